@@ -1,0 +1,1 @@
+//! Functional promises, tested over the real daemon and the guest library.

@@ -1,0 +1,70 @@
+//! Where the workspace's own programs are; built when they are not there yet.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use anyhow::{Context as _, anyhow};
+
+use crate::process::run;
+
+/// The programs that the proving ground runs, by their package.
+const PACKAGES: [&str; 3] = ["tollgate-switchd", "tollgate-ofctl", "tollgate-guest"];
+
+/// The directory with `switchd`, `ofctl` and `tollgate-guest`: `TOLLGATE_BIN_DIR` if set, else the
+/// one that this program was built into, where cargo is asked once to bring them up to date (an
+/// integration test of one package does not build another's programs).
+pub fn directory() -> anyhow::Result<&'static Path> {
+    static DIRECTORY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    DIRECTORY
+        .get_or_init(|| locate().map_err(|error| format!("{error:#}")))
+        .as_deref()
+        .map_err(|error| anyhow!("{error}"))
+}
+
+/// One of the programs, as a command to add arguments to.
+pub fn command(name: &str) -> anyhow::Result<Command> {
+    Ok(Command::new(directory()?.join(name)))
+}
+
+/// The cargo target directory, for what the proving ground keeps between runs.
+pub fn target_directory() -> anyhow::Result<PathBuf> {
+    let profile = profile_directory()?;
+    Ok(profile.parent().context("the profile directory has no parent")?.to_owned())
+}
+
+fn locate() -> anyhow::Result<PathBuf> {
+    if let Some(directory) = env::var_os("TOLLGATE_BIN_DIR") {
+        return Ok(directory.into());
+    }
+    let directory = profile_directory()?;
+    let release = directory.ends_with("release");
+    build(release, directory.parent().context("the profile directory has no parent")?)?;
+    Ok(directory)
+}
+
+/// Builds the programs into `target`, quietly; an error quotes the compiler.
+pub fn build(release: bool, target: &Path) -> anyhow::Result<()> {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["build", "--quiet", "--bins", "--target-dir"]).arg(target);
+    cargo.current_dir(env!("CARGO_MANIFEST_DIR"));
+    if release {
+        cargo.arg("--release");
+    }
+    for package in PACKAGES {
+        cargo.args(["--package", package]);
+    }
+    run(&mut cargo).context("building the switch")?;
+    Ok(())
+}
+
+/// `target/debug` or `target/release`, from where this program runs: directly there, or in `deps`.
+fn profile_directory() -> anyhow::Result<PathBuf> {
+    let program = env::current_exe().context("where does this program run from")?;
+    program
+        .ancestors()
+        .find(|directory| directory.ends_with("debug") || directory.ends_with("release"))
+        .map(Path::to_owned)
+        .ok_or_else(|| anyhow!("{program:?} is not in a cargo target directory"))
+}

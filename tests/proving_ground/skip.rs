@@ -1,0 +1,70 @@
+//! Tests that need a peer which may be missing: SKIP with the reason, or a failure in CI.
+
+use std::env;
+use std::fmt;
+use std::path::PathBuf;
+
+/// Why a peer cannot take part: a program that is not installed, no hugepages, no package archive.
+#[derive(Debug)]
+pub struct Missing(pub String);
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Missing {}
+
+/// Says that the running test is skipped.
+///
+/// # Panics
+/// With `REQUIRE_PEERS=1` in the environment: there a skipped test is a failed one.
+#[allow(clippy::print_stdout)]
+pub fn skip(missing: &Missing) {
+    assert!(
+        env::var_os("REQUIRE_PEERS").is_none_or(|value| value != "1"),
+        "REQUIRE_PEERS=1, and this test would be skipped: {missing}"
+    );
+    println!("SKIP {missing}");
+}
+
+/// Unwraps a `Result<T, Missing>`; when something is missing, skips the test by returning `Ok(())`.
+#[macro_export]
+macro_rules! require {
+    ($peer:expr) => {
+        match $peer {
+            Ok(peer) => peer,
+            Err(missing) => {
+                $crate::skip::skip(&missing);
+                return Ok(());
+            }
+        }
+    };
+}
+
+/// Looks a program up in `PATH` and in the sbin directories that an ordinary user's PATH leaves out.
+pub fn program(name: &str, debian_package: &str) -> Result<PathBuf, Missing> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .chain(["/usr/sbin".into(), "/sbin".into()])
+        .map(|directory| directory.join(name))
+        .find(|candidate| candidate.is_file())
+        .ok_or_else(|| Missing(format!("{name} is not installed (Debian: {debian_package})")))
+}
+
+/// Whether at least `count` 2 MB hugepages are free now.
+pub fn hugepages(count: u64) -> Result<(), Missing> {
+    let path = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
+    let free: u64 = std::fs::read_to_string(path)
+        .ok()
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or_default();
+    if free >= count {
+        return Ok(());
+    }
+    Err(Missing(format!(
+        "{count} free 2 MB hugepages are needed and {free} are there \
+         (as root: echo 1024 > /proc/sys/vm/nr_hugepages)"
+    )))
+}

@@ -1,0 +1,186 @@
+//! The real daemon in a private run directory.
+
+use std::fs;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::binaries;
+use crate::process::{Supervised, eventually, run};
+use crate::rpc::Client;
+
+/// How long a daemon may take to answer its first call; a debug build on a busy machine is slow.
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// How a daemon is started.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Text of the configuration file.
+    pub config: String,
+    /// Runs the daemon at this nice value. Below zero needs root; without it the value is left alone.
+    pub nice: Option<i32>,
+}
+
+/// A running switch. Ended by SIGTERM when dropped; its run directory goes with it.
+#[derive(Debug)]
+pub struct Switch {
+    process: Supervised,
+    run_dir: TempDir,
+    options: Options,
+}
+
+impl Switch {
+    /// Starts the daemon and waits until it answers `version`.
+    pub fn start(options: Options) -> anyhow::Result<Self> {
+        let run_dir = tempfile::Builder::new().prefix("tollgate-").tempdir()?;
+        let process = launch(run_dir.path(), &options)?;
+        Ok(Self { process, run_dir, options })
+    }
+
+    /// The directory with the switch's sockets.
+    pub fn run_dir(&self) -> &Path {
+        self.run_dir.path()
+    }
+
+    /// The daemon's process id.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// What the daemon has logged.
+    pub fn log(&self) -> String {
+        self.process.output()
+    }
+
+    /// A new connection to the management socket.
+    pub fn rpc(&self) -> anyhow::Result<Client> {
+        Client::connect(&self.run_dir().join("rpc.sock"))
+    }
+
+    /// One call on a connection of its own.
+    pub fn call(&self, method: &str, params: Value) -> anyhow::Result<Value> {
+        self.rpc()?.call(method, params)
+    }
+
+    /// Adds the bridge `name`.
+    pub fn add_bridge(&self, name: &str) -> anyhow::Result<()> {
+        self.call("bridge_add", json!({"name": name})).map(drop)
+    }
+
+    /// Adds a port to `br0` whose socket the switch listens on; returns the socket's path.
+    pub fn add_port(&self, name: &str, tenant: &str) -> anyhow::Result<PathBuf> {
+        self.add_port_with(name, json!({"tenant": tenant, "mode": "listen"}))
+    }
+
+    /// Adds a port to `br0` with further parameters of `port_add`; returns the socket's path.
+    pub fn add_port_with(&self, name: &str, further: Value) -> anyhow::Result<PathBuf> {
+        let socket = self.run_dir().join(format!("vhost/{name}"));
+        let mut params = json!({"bridge": "br0", "name": name, "socket": socket});
+        if let (Some(params), Some(further)) = (params.as_object_mut(), further.as_object()) {
+            params.extend(further.clone());
+        }
+        self.call("port_add", params)?;
+        Ok(socket)
+    }
+
+    /// The `port_list` entry of one port.
+    pub fn port(&self, name: &str) -> anyhow::Result<Value> {
+        let ports = self.call("port_list", json!({}))?;
+        let port = ports.as_array().and_then(|all| all.iter().find(|port| port["name"] == name));
+        port.cloned().with_context(|| format!("no port {name} in {ports}"))
+    }
+
+    /// Waits until a frontend has connected to the port and its rings run.
+    pub fn wait_connected(&self, name: &str) -> anyhow::Result<Value> {
+        eventually(&format!("frontend on {name}"), Duration::from_secs(30), || {
+            let port = self.port(name)?;
+            let rings = port["rings"].as_array().map_or(0, Vec::len);
+            Ok((port["connected"] == true && rings > 0).then_some(port))
+        })
+    }
+
+    /// Runs our own `ofctl` against this switch.
+    pub fn ofctl<S: AsRef<str>>(&self, arguments: &[S]) -> anyhow::Result<String> {
+        let mut ofctl = binaries::command("ofctl")?;
+        ofctl.env("TOLLGATE_RUNDIR", self.run_dir());
+        ofctl.args(arguments.iter().map(AsRef::as_ref));
+        run(&mut ofctl)
+    }
+
+    /// Installs flows, each in ovs-ofctl's grammar, by running `ofctl add-flow br0 FLOW`.
+    pub fn add_flows(&self, flows: &[&str]) -> anyhow::Result<()> {
+        for flow in flows {
+            self.ofctl(&["add-flow", "br0", flow])?;
+        }
+        Ok(())
+    }
+
+    /// Debian's `ovs-ofctl` with OpenFlow 1.3; the caller adds the verb, `unix:` address and rest.
+    pub fn bridge_address(&self, bridge: &str) -> String {
+        format!("unix:{}", self.run_dir().join(format!("{bridge}.mgmt")).display())
+    }
+
+    /// Ends the daemon by SIGTERM.
+    ///
+    /// # Errors
+    /// It did not end with success, or left a socket behind.
+    pub fn stop(mut self) -> anyhow::Result<()> {
+        let status = self.process.terminate()?;
+        ensure!(status.success(), "switchd ended with {status}:\n{}", self.log());
+        let left = sockets_under(self.run_dir())?;
+        ensure!(left.is_empty(), "switchd left sockets behind: {left:?}");
+        Ok(())
+    }
+
+    /// Kills the daemon outright, as a crash would, and starts another in the same run directory.
+    pub fn crash_and_restart(&mut self) -> anyhow::Result<()> {
+        self.process.signal(rustix::process::Signal::KILL)?;
+        self.process.wait(Duration::from_secs(5))?;
+        self.process = launch(self.run_dir.path(), &self.options)?;
+        Ok(())
+    }
+}
+
+fn launch(run_dir: &Path, options: &Options) -> anyhow::Result<Supervised> {
+    let config = run_dir.join("tollgate.toml");
+    fs::write(&config, &options.config)?;
+    let mut command = daemon(options.nice)?;
+    command.arg("--run-dir").arg(run_dir).arg("--config").arg(&config);
+    let mut process = Supervised::spawn("switchd", &mut command, &run_dir.join("switchd.log"))?;
+    process.wait_until("answer on rpc.sock", START_LIMIT, |_| {
+        Client::connect(&run_dir.join("rpc.sock")).ok()?.call("version", json!({})).ok()
+    })?;
+    Ok(process)
+}
+
+/// The daemon's command, through `nice` where asked for; `nice` replaces itself, so the process id
+/// stays the daemon's.
+fn daemon(nice: Option<i32>) -> anyhow::Result<Command> {
+    let program = binaries::directory()?.join("switchd");
+    let Some(nice) = nice.filter(|nice| *nice >= 0 || rustix::process::geteuid().is_root()) else {
+        return Ok(Command::new(program));
+    };
+    let mut command = Command::new("nice");
+    command.args(["-n", &nice.to_string()]).arg(program);
+    Ok(command)
+}
+
+/// All sockets in a directory and below.
+fn sockets_under(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            found.extend(sockets_under(&entry.path())?);
+        } else if kind.is_socket() {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}
