@@ -1,0 +1,65 @@
+//! Accepts connections on a unix socket, a bounded number at a time.
+
+use std::future::Future;
+use std::io;
+use std::time::Duration;
+
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::JoinSet;
+
+use crate::ratelimit::RateLimit;
+
+/// What is accepted, and how many at a time.
+#[derive(Debug)]
+pub(crate) struct Acceptor {
+    /// For the log.
+    pub(crate) name: String,
+    /// Connections at a time.
+    pub(crate) connections_max: usize,
+    /// Sent to a connection beyond that before it is closed.
+    pub(crate) farewell: Vec<u8>,
+}
+
+impl Acceptor {
+    /// Runs `serve` for each connection until this future is dropped, which ends them all.
+    pub(crate) async fn run<S>(self, listener: UnixListener, serve: impl Fn(UnixStream) -> S)
+    where
+        S: Future<Output = ()> + Send + 'static,
+    {
+        let mut connections = JoinSet::new();
+        let mut log = RateLimit::default();
+        loop {
+            tokio::select! {
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) if connections.len() < self.connections_max => {
+                        connections.spawn(serve(stream));
+                    }
+                    Ok((stream, _)) => {
+                        // Best effort: a fresh socket has room for one line.
+                        let _ = stream.try_write(&self.farewell);
+                        if let Some(suppressed) = log.allow() {
+                            tracing::warn!(
+                                server = self.name, limit = self.connections_max, suppressed,
+                                "too many connections: one more was refused"
+                            );
+                        }
+                    }
+                    Err(error) => self.accept_failed(&error, &mut log).await,
+                },
+                Some(ended) = connections.join_next() => {
+                    if let Err(error) = ended && error.is_panic() {
+                        tracing::error!(server = self.name, %error, "a connection's task failed");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Out of file descriptors, most likely: waits, since trying again at once would spin.
+    async fn accept_failed(&self, error: &io::Error, log: &mut RateLimit) {
+        if let Some(suppressed) = log.allow() {
+            tracing::warn!(server = self.name, %error, suppressed, "cannot accept a connection");
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}

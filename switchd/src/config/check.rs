@@ -1,0 +1,191 @@
+//! What a configuration must hold beyond its types.
+
+use std::collections::HashSet;
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+use super::locate::{KeyPath, Step};
+use super::{Config, MAX_QUEUE_PAIRS, PortConfig};
+use crate::limits::{MAX_BRIDGES, MAX_OFPORT, MAX_SOCKET_PATH_BYTES};
+use crate::names::{check_name, check_tenant_name};
+
+/// Weights that the scheduler can tell apart and add up.
+pub const WEIGHTS: RangeInclusive<f64> = 0.001..=1000.0;
+
+const QUANTUM_CYCLES: RangeInclusive<u64> = 1000..=10_000_000;
+const MAX_CYCLES: u64 = 1 << 40;
+const EXACT_ENTRIES: RangeInclusive<usize> = 64..=1 << 24;
+const MEGAFLOWS: RangeInclusive<usize> = 64..=1 << 22;
+const SUBTABLES: RangeInclusive<usize> = 8..=4096;
+const NICE: RangeInclusive<i32> = -20..=19;
+const MAX_PMDS: usize = 64;
+
+type Found = Vec<(KeyPath, String)>;
+
+macro_rules! path {
+    ($($step:expr),+) => { KeyPath(vec![$(Step::from($step)),+]) };
+}
+
+/// Everything that is wrong with `config`: the key and what would be right.
+pub(super) fn problems(config: &Config) -> Found {
+    let mut found = Found::new();
+    check_pmds(config, &mut found);
+    check_scheduler(config, &mut found);
+    check_sizes(config, &mut found);
+    check_tenants(config, &mut found);
+    check_bridges(config, &mut found);
+    check_ports(config, &mut found);
+    found
+}
+
+fn check_pmds(config: &Config, found: &mut Found) {
+    let cores = &config.pmd.cores;
+    if cores.len() > MAX_PMDS {
+        found.push((path!("pmd", "cores"), format!("at most {MAX_PMDS} cores")));
+    }
+    let mut seen = HashSet::new();
+    for (index, core) in cores.iter().enumerate() {
+        if !seen.insert(core) {
+            found.push((path!("pmd", "cores", index), format!("core {core} is listed twice")));
+        }
+    }
+}
+
+fn check_scheduler(config: &Config, found: &mut Found) {
+    let scheduler = &config.scheduler;
+    let quantum = scheduler.quantum_cycles;
+    if !QUANTUM_CYCLES.contains(&quantum) {
+        found.push((path!("scheduler", "quantum_cycles"), range(&QUANTUM_CYCLES, &quantum)));
+        return;
+    }
+    let limits = [
+        ("cap_cycles", scheduler.cap_cycles(), quantum * 2..=MAX_CYCLES),
+        ("floor_cycles", scheduler.floor_cycles(), quantum..=MAX_CYCLES),
+        ("horizon_cycles", scheduler.horizon_cycles, 0..=MAX_CYCLES),
+    ];
+    for (key, value, allowed) in limits {
+        if !allowed.contains(&value) {
+            let note = match key {
+                "cap_cycles" => " (at least two quanta)",
+                "floor_cycles" => " (at least one quantum)",
+                _ => "",
+            };
+            found.push((path!("scheduler", key), range(&allowed, &value) + note));
+        }
+    }
+}
+
+fn check_sizes(config: &Config, found: &mut Found) {
+    let cache = &config.cache;
+    let sizes = [
+        ("exact_entries", cache.exact_entries, EXACT_ENTRIES),
+        ("megaflows", cache.megaflows, MEGAFLOWS),
+        ("subtables", cache.subtables, SUBTABLES),
+    ];
+    for (key, value, allowed) in sizes {
+        if !allowed.contains(&value) {
+            found.push((path!("cache", key), range(&allowed, &value)));
+        }
+    }
+    if !NICE.contains(&config.slow_path.nice) {
+        found.push((path!("slow_path", "nice"), range(&NICE, &config.slow_path.nice)));
+    }
+}
+
+fn check_tenants(config: &Config, found: &mut Found) {
+    for (name, tenant) in &config.tenants {
+        if let Err(message) = check_tenant_name(name) {
+            found.push((path!("tenants", name.as_str()), message));
+        }
+        if !WEIGHTS.contains(&tenant.weight) {
+            let message = range(&WEIGHTS, &tenant.weight);
+            found.push((path!("tenants", name.as_str(), "weight"), message));
+        }
+    }
+}
+
+fn check_bridges(config: &Config, found: &mut Found) {
+    if config.bridges.len() > MAX_BRIDGES {
+        found.push((path!("bridges"), format!("at most {MAX_BRIDGES} bridges")));
+    }
+    let mut seen = HashSet::new();
+    for (index, bridge) in config.bridges.iter().enumerate() {
+        let path = path!("bridges", index, "name");
+        if let Err(message) = check_name(&bridge.name) {
+            found.push((path, message));
+        } else if !seen.insert(bridge.name.as_str()) {
+            found.push((path, format!("another bridge is called {:?}", bridge.name)));
+        }
+    }
+}
+
+fn check_ports(config: &Config, found: &mut Found) {
+    let bridges: HashSet<&str> = config.bridges.iter().map(|bridge| bridge.name.as_str()).collect();
+    let mut names = HashSet::new();
+    let mut numbers = HashSet::new();
+    for (index, port) in config.ports.iter().enumerate() {
+        let mut refuse = |key: &str, message| found.push((path!("ports", index, key), message));
+        if let Err(message) = check_name(&port.name) {
+            refuse("name", message);
+        } else if !names.insert(port.name.as_str()) {
+            refuse("name", format!("another port is called {:?}", port.name));
+        } else if bridges.contains(port.name.as_str()) {
+            refuse("name", format!("a bridge is called {:?}", port.name));
+        }
+        if !bridges.contains(port.bridge.as_str()) {
+            let message = format!("no bridge {:?}: list it under [[bridges]]", port.bridge);
+            refuse("bridge", message);
+        }
+        if let Some(ofport) = port.ofport.filter(|_| {
+            port.ofport.is_some_and(|ofport| !numbers.insert((port.bridge.as_str(), ofport)))
+        }) {
+            refuse("ofport", format!("another port of the bridge has number {ofport}"));
+        }
+        check_port_values(config, port, &mut refuse);
+    }
+}
+
+fn check_port_values(config: &Config, port: &PortConfig, refuse: &mut impl FnMut(&str, String)) {
+    if let Some(ofport) = port.ofport.filter(|ofport| !(1..=MAX_OFPORT).contains(ofport)) {
+        refuse("ofport", range(&(1..=MAX_OFPORT), &ofport));
+    }
+    if !(1..=MAX_QUEUE_PAIRS).contains(&port.queue_pairs) {
+        refuse("queue_pairs", range(&(1..=MAX_QUEUE_PAIRS), &port.queue_pairs));
+    }
+    if let Some(Err(message)) = port.tenant.as_deref().map(check_tenant_name) {
+        refuse("tenant", message);
+    }
+    if let Some(Err(message)) = port.socket.as_deref().map(check_socket_path) {
+        refuse("socket", message);
+    }
+    let pmds = config.pmd.cores.len().max(1);
+    if let Some(pmd) = port.pmd.filter(|pmd| *pmd >= pmds) {
+        refuse("pmd", format!("there is no PMD {pmd}: `pmd.cores` makes PMD 0 to {}", pmds - 1));
+    }
+}
+
+/// Checks that `path` can name a unix socket.
+///
+/// # Errors
+/// What a path must be, to follow after the name of the offending key.
+pub fn check_socket_path(path: &Path) -> Result<(), String> {
+    let bytes = path.as_os_str().len();
+    if !path.is_absolute() {
+        Err(format!(
+            "{} must be an absolute path",
+            crate::names::shortened(&path.to_string_lossy())
+        ))
+    } else if bytes > MAX_SOCKET_PATH_BYTES {
+        Err(format!(
+            "{bytes} bytes are too long for a socket path: at most {MAX_SOCKET_PATH_BYTES}"
+        ))
+    } else if path.as_os_str().as_encoded_bytes().contains(&0) {
+        Err("a path cannot contain a zero byte".to_owned())
+    } else {
+        Ok(())
+    }
+}
+
+fn range<T: std::fmt::Display>(allowed: &RangeInclusive<T>, value: &T) -> String {
+    format!("must be from {} to {}, not {value}", allowed.start(), allowed.end())
+}

@@ -1,0 +1,187 @@
+//! The start-up configuration: one TOML file, described key by key in `examples/switchd.toml`.
+
+mod check;
+mod load;
+mod locate;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+pub use check::{WEIGHTS, check_socket_path};
+pub use load::{ConfigError, Problem, load, parse};
+
+/// Everything that `switchd` reads at start. Every key has a default.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// The polling threads.
+    pub pmd: PmdConfig,
+    /// Who runs when.
+    pub scheduler: SchedulerSection,
+    /// Sizes of each PMD's flow caches.
+    pub cache: CacheConfig,
+    /// The thread that walks the tables for packets no cache knows.
+    pub slow_path: SlowPathConfig,
+    /// Tenants whose settings are not the default, by name.
+    pub tenants: BTreeMap<String, TenantConfig>,
+    /// Bridges that exist from the start.
+    pub bridges: Vec<BridgeConfig>,
+    /// Ports that exist from the start.
+    pub ports: Vec<PortConfig>,
+}
+
+/// `[pmd]`
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PmdConfig {
+    /// CPUs, one PMD thread on each; empty means the last CPU that the process may use.
+    pub cores: Vec<usize>,
+}
+
+/// `[scheduler]`
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SchedulerSection {
+    /// Whether tenants in debt wait for funded ones.
+    pub protection: bool,
+    /// What one turn may cost.
+    pub quantum_cycles: u64,
+    /// Most credit a tenant can hold; by default 4 quanta.
+    pub cap_cycles: Option<u64>,
+    /// Most debt a tenant can hold; by default 20 quanta.
+    pub floor_cycles: Option<u64>,
+    /// How long a tenant without work still counts as active.
+    pub horizon_cycles: u64,
+}
+
+/// `[cache]`
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CacheConfig {
+    /// Entries of the exact-match table.
+    pub exact_entries: usize,
+    /// Megaflows.
+    pub megaflows: usize,
+    /// Distinct megaflow masks.
+    pub subtables: usize,
+}
+
+/// `[slow_path]`
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SlowPathConfig {
+    /// The CPU it is pinned to; none means any but the PMDs'.
+    pub core: Option<usize>,
+    /// Its nice value.
+    pub nice: i32,
+}
+
+/// `[tenants.NAME]`
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TenantConfig {
+    /// Share of a busy core relative to the other tenants'.
+    pub weight: f64,
+}
+
+/// One of `[[bridges]]`
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct BridgeConfig {
+    /// Its name; its OpenFlow socket is RUNDIR/NAME.mgmt.
+    pub name: String,
+}
+
+/// One of `[[ports]]`
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct PortConfig {
+    /// The bridge it belongs to.
+    pub bridge: String,
+    /// Its name.
+    pub name: String,
+    /// Path of its vhost-user socket; by default RUNDIR/vhost/NAME.
+    #[serde(default)]
+    pub socket: Option<PathBuf>,
+    /// Who listens on the socket.
+    #[serde(default)]
+    pub mode: PortMode,
+    /// Who is charged for it; by default a tenant of the port's name.
+    #[serde(default)]
+    pub tenant: Option<String>,
+    /// Its OpenFlow number; by default the lowest free one.
+    #[serde(default)]
+    pub ofport: Option<u32>,
+    /// Most queue pairs that the guest may use.
+    #[serde(default = "one_queue_pair")]
+    pub queue_pairs: u16,
+    /// The PMD (an index into `pmd.cores`) that polls it; by default the one with the fewest ports.
+    #[serde(default)]
+    pub pmd: Option<usize>,
+}
+
+/// Which side of a vhost-user socket listens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PortMode {
+    /// The switch listens and the hypervisor connects.
+    #[default]
+    Listen,
+    /// The hypervisor listens and the switch connects, and connects again after a loss.
+    Connect,
+}
+
+impl PortMode {
+    /// As written in the configuration and in JSON-RPC.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Listen => "listen",
+            Self::Connect => "connect",
+        }
+    }
+}
+
+/// Most queue pairs of one port.
+pub const MAX_QUEUE_PAIRS: u16 = 8;
+
+fn one_queue_pair() -> u16 {
+    1
+}
+
+impl Default for SchedulerSection {
+    fn default() -> Self {
+        Self {
+            protection: true,
+            quantum_cycles: 5000,
+            cap_cycles: None,
+            floor_cycles: None,
+            horizon_cycles: 2_000_000,
+        }
+    }
+}
+
+impl SchedulerSection {
+    /// `cap_cycles`, or its default for this quantum.
+    pub fn cap_cycles(&self) -> u64 {
+        self.cap_cycles.unwrap_or(self.quantum_cycles.saturating_mul(4))
+    }
+
+    /// `floor_cycles`, or its default for this quantum.
+    pub fn floor_cycles(&self) -> u64 {
+        self.floor_cycles.unwrap_or(self.quantum_cycles.saturating_mul(20))
+    }
+}
+
+impl Default for CacheConfig {
+    fn default() -> Self {
+        Self { exact_entries: 8192, megaflows: 65536, subtables: 128 }
+    }
+}
+
+impl Default for TenantConfig {
+    fn default() -> Self {
+        Self { weight: 1.0 }
+    }
+}

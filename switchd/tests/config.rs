@@ -1,0 +1,167 @@
+//! The configuration file: its documented defaults are the real ones, and mistakes are answered
+//! with the key, its line and what would be right.
+
+use std::fs;
+use std::path::Path;
+
+use tollgate_switchd::config::{Config, PortMode, load, parse};
+
+fn example() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/switchd.toml");
+    fs::read_to_string(path).unwrap()
+}
+
+/// The example with each `#key = default` line in force.
+fn example_with_defaults_written_out() -> String {
+    let lines = example()
+        .lines()
+        .map(|line| {
+            let shows_default = line
+                .strip_prefix('#')
+                .filter(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase()));
+            format!("{}\n", shows_default.unwrap_or(line))
+        })
+        .collect();
+    lines
+}
+
+#[test]
+fn the_example_is_valid_as_it_stands() {
+    let config = parse(&example()).unwrap();
+    assert_eq!(config.bridges.len(), 1);
+    assert_eq!(config.ports.len(), 2);
+    assert_eq!(config.pmd, Config::default().pmd);
+}
+
+#[test]
+fn every_documented_default_is_the_real_default() {
+    let text = example_with_defaults_written_out();
+    let written = parse(&text).unwrap();
+    let real = parse(&example()).unwrap();
+
+    assert_eq!(written.pmd, real.pmd);
+    assert_eq!(written.cache, real.cache);
+    assert_eq!(written.tenants, real.tenants);
+    assert_eq!(written.slow_path.nice, real.slow_path.nice);
+    assert_eq!(written.scheduler.protection, real.scheduler.protection);
+    assert_eq!(written.scheduler.quantum_cycles, real.scheduler.quantum_cycles);
+    assert_eq!(written.scheduler.cap_cycles(), real.scheduler.cap_cycles());
+    assert_eq!(written.scheduler.floor_cycles(), real.scheduler.floor_cycles());
+    assert_eq!(written.scheduler.horizon_cycles, real.scheduler.horizon_cycles);
+    let (port, default) = (&written.ports[0], &real.ports[0]);
+    assert_eq!(port.mode, default.mode);
+    assert_eq!(port.queue_pairs, default.queue_pairs);
+    assert_eq!(port.tenant.as_ref(), Some(&default.name));
+    assert_eq!(port.ofport, Some(1), "the lowest free number");
+}
+
+#[test]
+fn the_example_shows_every_key() {
+    let mut shown: toml::Table = example_with_defaults_written_out().parse().unwrap();
+    let mut whole = parse(&example_with_defaults_written_out()).unwrap();
+    // Only the first port is written in full.
+    whole.ports.truncate(1);
+    shown["ports"].as_array_mut().unwrap().truncate(1);
+    assert_eq!(shown, toml::Table::try_from(whole).unwrap());
+    // An optional key that the example left out would be missing in both.
+    let optional = ["cap_cycles", "floor_cycles", "core", "socket", "tenant", "ofport", "pmd"];
+    for key in optional {
+        assert!(example().contains(&format!("\n#{key} = ")), "{key}");
+    }
+}
+
+/// Line, key and message of the only problem in `text`.
+fn problem(text: &str) -> (Option<usize>, String, String) {
+    let mut problems = parse(text).unwrap_err();
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    let problem = problems.remove(0);
+    (problem.line, problem.key, problem.message)
+}
+
+#[test]
+fn mistakes_are_answered_with_key_line_and_what_would_be_right() {
+    let bridge = "[[bridges]]\nname = 'br0'\n";
+    let cases = [
+        ("[pmd]\ncore = [1]\n", 2, "pmd.core", "cores"),
+        ("[pmd]\n\ncores = 1\n", 3, "pmd.cores", "sequence"),
+        ("[pmd]\ncores = [1, 2,\n 1]\n", 3, "pmd.cores[2]", "twice"),
+        ("[scheduler]\nquantum_cycles = 10\n", 2, "scheduler.quantum_cycles", "from 1000 to"),
+        ("[scheduler]\ncap_cycles = 9999\n", 2, "scheduler.cap_cycles", "two quanta"),
+        ("[scheduler]\nprotection = 'on'\n", 2, "scheduler.protection", "boolean"),
+        ("[slow_path]\nnice = 99\n", 2, "slow_path.nice", "-20 to 19"),
+        ("[tenants.a]\n[tenants.b]\nweight = nan\n", 3, "tenants.b.weight", "0.001 to 1000"),
+        ("[tenants]\n'a/b' = {}\n", 2, "tenants.a/b", "letters, digits"),
+        ("[[bridges]]\nname = 'br0'\nport = 1\n", 3, "bridges[0].port", "name"),
+        ("bridges = [{name = '7'}]\n", 1, "bridges[0].name", "number"),
+        ("[[bridges]]\nname = 'a'\n[[bridges]]\nname = 'a'\n", 4, "bridges[1].name", "another"),
+        ("\n[[ports]]\nbridge = 'br9'\nname = 'p'\n", 3, "ports[0].bridge", "no bridge"),
+    ];
+    for (text, line, key, message) in cases {
+        let (found_line, found_key, found_message) = problem(text);
+        assert_eq!((found_line, found_key.as_str()), (Some(line), key), "{text}: {found_message}");
+        assert!(found_message.contains(message), "{text}: {found_message}");
+    }
+    let port_cases = [
+        ("mode = 'server'", "ports[0].mode", "listen"),
+        ("ofport = 65280", "ports[0].ofport", "1 to 65279"),
+        ("queue_pairs = 9", "ports[0].queue_pairs", "1 to 8"),
+        ("queue_pairs = -1", "ports[0].queue_pairs", "u16"),
+        ("pmd = 1", "ports[0].pmd", "no PMD 1"),
+        ("socket = 'relative'", "ports[0].socket", "absolute"),
+        ("tenant = 'system'", "ports[0].tenant", "own account"),
+    ];
+    for (line, key, message) in port_cases {
+        let text = format!("{bridge}[[ports]]\nbridge = 'br0'\nname = 'p'\n{line}\n");
+        let (found_line, found_key, found_message) = problem(&text);
+        assert_eq!((found_line, found_key.as_str()), (Some(6), key), "{found_message}");
+        assert!(found_message.contains(message), "{line}: {found_message}");
+    }
+}
+
+#[test]
+fn a_missing_key_is_named() {
+    let (line, key, message) = problem("[[bridges]]\n[[ports]]\n");
+    assert_eq!(line, Some(1));
+    assert_eq!(key, "bridges[0]");
+    assert!(message.contains("name"), "{message}");
+}
+
+#[test]
+fn text_that_is_no_toml_has_its_line() {
+    let (line, _, message) = problem("[pmd]\ncores = [\n\n[scheduler]\n");
+    assert!(line.is_some(), "{message}");
+    assert_eq!(problem("[pmd]\ncores == 1\n").0, Some(2));
+}
+
+#[test]
+fn all_wrong_values_are_told_at_once() {
+    let text = "[scheduler]\nquantum_cycles = 1\n[slow_path]\nnice = 99\n";
+    let keys: Vec<String> =
+        parse(text).unwrap_err().into_iter().map(|problem| problem.key).collect();
+    assert_eq!(keys, ["scheduler.quantum_cycles", "slow_path.nice"]);
+}
+
+#[test]
+fn the_file_is_named_in_errors_and_need_not_be_sane() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.toml");
+    assert!(load(&path).unwrap_err().to_string().contains("t.toml"));
+    fs::write(&path, [0xff, 0xfe]).unwrap();
+    load(&path).unwrap_err();
+    fs::write(&path, "[pmd]\ncor = 1\n").unwrap();
+    let error = load(&path).unwrap_err().to_string();
+    assert!(error.contains("t.toml: line 2: `pmd.cor`: unknown field"), "{error}");
+    load(Path::new("/dev/zero")).unwrap_err();
+    fs::write(&path, "[".repeat(100_000)).unwrap();
+    load(&path).unwrap_err();
+    fs::write(&path, "a.".repeat(100_000)).unwrap();
+    load(&path).unwrap_err();
+    fs::write(&path, "").unwrap();
+    assert_eq!(load(&path).unwrap(), Config::default());
+}
+
+#[test]
+fn modes_are_spelled_as_documented() {
+    let text = "[[bridges]]\nname='b0'\n[[ports]]\nbridge='b0'\nname='p'\nmode='connect'\n";
+    assert_eq!(parse(text).unwrap().ports[0].mode, PortMode::Connect);
+}
