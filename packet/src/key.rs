@@ -34,7 +34,7 @@ pub struct FlowKey {
     pub in_port: u32,
     /// EtherType after all VLAN tags; the DSAP/SSAP word of 802.3 frames is 0x05ff as in OpenFlow.
     pub eth_type: u16,
-    /// IP protocol after extension headers; the ARP opcode's low byte for ARP.
+    /// IP protocol after extension headers; the opcode of ARP and RARP, zero when above 255.
     pub ip_proto: u8,
     /// [`FRAG_ANY`] | [`FRAG_LATER`].
     pub ip_frag: u8,

@@ -4,12 +4,24 @@
 //! what it found; [`Edit`] changes the header copy and keeps checksums right. Pure: no I/O, no
 //! clock, no unsafe code, and no panic for any input.
 #![forbid(unsafe_code)]
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![cfg_attr(
+    test,
+    allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
 
+pub mod checksum;
+pub mod edit;
 pub mod header;
+mod ipv6;
 pub mod key;
 pub mod limits;
 pub mod mac;
+pub mod parse;
+mod wire;
 
+pub use edit::{Edit, EditError};
 pub use header::HeaderBuf;
 pub use key::{FLOW_WORDS, FlowKey, FlowMask, FlowMatch, PortIndex};
 pub use mac::MacAddr;
+pub use parse::{Layout, Parsed};
