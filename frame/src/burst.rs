@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use tollgate_packet::{FlowKey, HeaderBuf};
+use tollgate_packet::{FlowKey, HeaderBuf, Layout};
 
 use crate::limits::{BURST_PACKETS, BURST_SEGMENTS};
 use crate::segment::{Segment, payload_len};
@@ -18,6 +18,8 @@ pub type Mapping = Arc<dyn Any + Send + Sync>;
 pub struct Packet {
     /// The first bytes of the frame, copied.
     pub header: HeaderBuf,
+    /// Where in the header things are; for the parser to fill.
+    pub layout: Layout,
     /// What the header says; for the parser to fill.
     pub key: FlowKey,
     /// Bytes of the frame as received, without FCS: header and payload.
@@ -307,10 +309,11 @@ mod tests {
     fn an_abandoned_packet_leaves_no_trace() {
         let (memory, address) = mapping(vec![0; 8]);
         let mut burst = Burst::new();
-        let mut writer = burst.begin(&memory).unwrap();
-        // SAFETY: inside the vector that `memory` holds.
-        unsafe { writer.push_segment(address, 8) }.unwrap();
-        drop(writer);
+        {
+            let mut abandoned = burst.begin(&memory).unwrap();
+            // SAFETY: inside the vector that `memory` holds.
+            unsafe { abandoned.push_segment(address, 8) }.unwrap();
+        }
         assert_eq!((burst.len(), burst.segments_room()), (0, BURST_SEGMENTS));
         assert_eq!(Arc::strong_count(&memory), 1);
     }

@@ -21,6 +21,7 @@ pub const REP_MOVSB_FROM: usize = 4096;
 /// `len` bytes at `src` are mapped readable and `len` bytes at `dst` mapped writable for the whole
 /// call, and no Rust reference of this process promises that the bytes at `dst` do not change.
 #[inline(always)]
+#[expect(clippy::multiple_unsafe_ops_per_block, reason = "one contract, one branch taken")]
 pub unsafe fn copy_racing(src: *const u8, dst: *mut u8, len: usize) {
     // SAFETY: the caller's contract is that of each branch; each accesses offsets 0..len only: its
     // head starts at 0, its tail ends at `len`, and `len` is at least their size.
@@ -127,6 +128,7 @@ unsafe fn copy_1(src: *const u8, dst: *mut u8) {
 /// # Safety
 /// As [`copy_racing`], and `len >= WIDTH`.
 #[inline(always)]
+#[expect(clippy::multiple_unsafe_ops_per_block, reason = "one contract, one branch taken")]
 unsafe fn copy_ends<const WIDTH: usize>(src: *const u8, dst: *mut u8, len: usize) {
     // SAFETY: every access lies in 0..WIDTH or in len-WIDTH..len, both inside 0..len by contract.
     unsafe {
