@@ -13,7 +13,7 @@ fn example() -> String {
 
 /// The example with each `#key = default` line in force.
 fn example_with_defaults_written_out() -> String {
-    let lines = example()
+    example()
         .lines()
         .map(|line| {
             let shows_default = line
@@ -21,8 +21,7 @@ fn example_with_defaults_written_out() -> String {
                 .filter(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase()));
             format!("{}\n", shows_default.unwrap_or(line))
         })
-        .collect();
-    lines
+        .collect()
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! From one JSON text to its replies.
 
+use std::panic::AssertUnwindSafe;
+
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -98,7 +100,7 @@ fn respond_one(request: Value, handler: &dyn Handler) -> Option<Vec<u8>> {
     let id = request.remove("id");
     match checked(request, id.as_ref()) {
         Ok((method, params)) => {
-            let outcome = handler.call(&method, params);
+            let outcome = call(handler, &method, params);
             id.map(|id| encode(&id, outcome))
         }
         Err(error) => {
@@ -106,6 +108,15 @@ fn respond_one(request: Value, handler: &dyn Handler) -> Option<Vec<u8>> {
             Some(encode(&id, Err(error)))
         }
     }
+}
+
+/// A panic is a bug; it must cost the caller an error, not the batch its form.
+fn call(handler: &dyn Handler, method: &str, params: Option<Value>) -> Result<Value, RpcError> {
+    let call = AssertUnwindSafe(|| handler.call(method, params));
+    std::panic::catch_unwind(call).unwrap_or_else(|_| {
+        tracing::error!(method, "a method panicked");
+        Err(RpcError::internal("the method failed by a bug in the switch; see its log"))
+    })
 }
 
 fn is_valid_id(id: &Value) -> bool {

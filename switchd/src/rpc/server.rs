@@ -108,11 +108,7 @@ impl Connection {
         while let Some(reply) = replies.recv().await {
             self.send(&reply).await?;
         }
-        if let Err(error) = work.await {
-            tracing::error!(%error, "a method failed");
-            self.send(&error_line(RpcError::internal("the method failed; see the log"))).await?;
-        }
-        Ok(())
+        work.await.map_err(io::Error::other)
     }
 
     async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
