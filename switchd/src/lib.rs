@@ -4,9 +4,14 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod acceptor;
+pub mod cli;
 pub mod config;
+mod cores;
+mod identity;
 pub mod limits;
+pub mod logging;
 pub mod names;
+pub mod openflow;
 mod ratelimit;
 pub mod rpc;
 pub mod rundir;

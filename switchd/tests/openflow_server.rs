@@ -1,0 +1,453 @@
+//! The OpenFlow server's conversation, against raw bytes and against Debian's `ovs-ofctl`: every
+//! request is answered or refused, and nothing but nonsense for a stream ends a connection.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tollgate_openflow::message::{
+    ErrorMessage, Features, HEADER_BYTES, Header, Hello, OFPC_FLOW_STATS, SwitchConfig,
+};
+use tollgate_openflow::multipart::{
+    AggregateStats, DescStats, FlowStats, FlowStatsRequest, MultipartReply, MultipartRequest,
+    PortStats, TableStats,
+};
+use tollgate_openflow::port::{OFPP_ANY, PortDesc};
+use tollgate_openflow::table_features::{PipelineFeatures, TableFeatures};
+use tollgate_openflow::{ErrorCode, Field, FlowCommand, FlowMod, Message};
+use tollgate_switchd::limits::MAX_OPENFLOW_CONNECTIONS;
+use tollgate_switchd::openflow::{Bridge, serve};
+use tollgate_switchd::rundir::BoundSocket;
+
+/// A bridge that remembers its flow-mods. Only additions are understood; priority 666 is refused.
+#[derive(Default)]
+struct Memory {
+    flows: Mutex<Vec<FlowStats>>,
+    barriers: AtomicUsize,
+}
+
+impl Bridge for Memory {
+    fn name(&self) -> &str {
+        "br0"
+    }
+
+    fn features(&self) -> Features {
+        Features {
+            datapath_id: 0xabc,
+            n_tables: 2,
+            capabilities: OFPC_FLOW_STATS,
+            ..Features::default()
+        }
+    }
+
+    fn description(&self) -> DescStats {
+        DescStats { mfr_desc: "Tollgate".to_owned(), ..DescStats::default() }
+    }
+
+    fn ports(&self) -> Vec<PortDesc> {
+        let port = |port_no, name: &str| PortDesc {
+            port_no,
+            name: name.to_owned(),
+            ..PortDesc::default()
+        };
+        vec![port(1, "vm1"), port(2, "vm2")]
+    }
+
+    fn port_stats(&self) -> Vec<PortStats> {
+        let port = |port_no| PortStats { port_no, rx_packets: 7, ..PortStats::default() };
+        vec![port(1), port(2)]
+    }
+
+    fn flow_mod(&self, flow_mod: &FlowMod) -> Result<(), ErrorCode> {
+        if flow_mod.priority == 666 || flow_mod.command != FlowCommand::Add {
+            return Err(ErrorCode::OFPFMFC_TABLE_FULL);
+        }
+        self.flows.lock().unwrap().push(FlowStats {
+            table_id: flow_mod.table_id,
+            duration: Duration::from_secs(1),
+            priority: flow_mod.priority,
+            idle_timeout_s: 0,
+            hard_timeout_s: 0,
+            flags: flow_mod.flags,
+            cookie: flow_mod.cookie,
+            packet_count: 0,
+            byte_count: 0,
+            matcher: flow_mod.matcher.clone(),
+            instructions: flow_mod.instructions.clone(),
+        });
+        Ok(())
+    }
+
+    fn barrier(&self) {
+        self.barriers.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn flows(&self, _: &FlowStatsRequest) -> Result<Vec<FlowStats>, ErrorCode> {
+        Ok(self.flows.lock().unwrap().clone())
+    }
+
+    fn aggregate(&self, _: &FlowStatsRequest) -> Result<AggregateStats, ErrorCode> {
+        let flow_count = u32::try_from(self.flows.lock().unwrap().len()).unwrap();
+        Ok(AggregateStats { flow_count, ..AggregateStats::default() })
+    }
+
+    fn tables(&self) -> Vec<TableStats> {
+        vec![TableStats::default(), TableStats { table_id: 1, ..TableStats::default() }]
+    }
+
+    fn table_features(&self) -> Vec<TableFeatures> {
+        let pipeline = PipelineFeatures {
+            tables: 2,
+            max_entries: 1000,
+            instructions: &[1, 4],
+            actions: &[0, 25],
+            match_fields: &[Field::InPort, Field::EthDst],
+            set_fields: &[Field::EthDst],
+            metadata: u64::MAX,
+        };
+        (0..2).map(|table| pipeline.table(table, &format!("table{table}"))).collect()
+    }
+}
+
+struct Server {
+    bridge: Arc<Memory>,
+    path: PathBuf,
+    _socket: BoundSocket,
+    _dir: TempDir,
+    _runtime: Runtime,
+}
+
+impl Server {
+    fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("br0.mgmt");
+        let (socket, listener) = BoundSocket::listen(&path).unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime = runtime.unwrap();
+        let listener = {
+            let _context = runtime.enter();
+            tokio::net::UnixListener::from_std(listener).unwrap()
+        };
+        let bridge = Arc::new(Memory::default());
+        runtime.spawn(serve(listener, Arc::clone(&bridge) as Arc<dyn Bridge>));
+        Self { bridge, path, _socket: socket, _dir: dir, _runtime: runtime }
+    }
+
+    fn connect(&self) -> Client {
+        let stream = UnixStream::connect(&self.path).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream.set_write_timeout(Some(Duration::from_secs(30))).unwrap();
+        let mut client = Client(stream);
+        assert_eq!(client.receive(), (0, Message::Hello(Hello::OURS)));
+        client
+    }
+
+    fn greeted(&self) -> Client {
+        let mut client = self.connect();
+        client.send(1, &Message::Hello(Hello::OURS));
+        client.assert_alive();
+        client
+    }
+
+    /// Runs `ovs-ofctl -O OpenFlow13 ARGS`, or says that it is not installed.
+    fn ovs_ofctl(&self, verb: &str, rest: &[&str]) -> Option<Output> {
+        let target = format!("unix:{}", self.path.display());
+        let mut command = Command::new("ovs-ofctl");
+        command.args(["-O", "OpenFlow13", "-t", "20", verb, &target]).args(rest);
+        match command.output() {
+            Ok(output) => Some(output),
+            Err(error) => {
+                assert!(std::env::var_os("REQUIRE_PEERS").is_none(), "ovs-ofctl: {error}");
+                println!("SKIP: ovs-ofctl cannot be run: {error}");
+                None
+            }
+        }
+    }
+}
+
+struct Client(UnixStream);
+
+impl Client {
+    fn send(&mut self, xid: u32, message: &Message) {
+        self.send_bytes(&message.encode(xid));
+    }
+
+    fn send_bytes(&mut self, bytes: &[u8]) {
+        self.0.write_all(bytes).unwrap();
+    }
+
+    fn receive(&mut self) -> (u32, Message) {
+        let mut header = [0; HEADER_BYTES];
+        self.0.read_exact(&mut header).unwrap();
+        let mut bytes = header.to_vec();
+        bytes.resize(usize::from(Header::decode(header).unwrap().length), 0);
+        self.0.read_exact(&mut bytes[HEADER_BYTES..]).unwrap();
+        let (header, message) = Message::decode(&bytes).unwrap();
+        (header.xid, message)
+    }
+
+    fn error(&mut self) -> (u32, ErrorMessage) {
+        match self.receive() {
+            (xid, Message::Error(error)) => (xid, error),
+            other => panic!("{other:?} instead of an error"),
+        }
+    }
+
+    fn assert_alive(&mut self) {
+        self.send(99, &Message::EchoRequest(b"ping".to_vec()));
+        assert_eq!(self.receive(), (99, Message::EchoReply(b"ping".to_vec())));
+    }
+
+    fn assert_closed(&mut self) {
+        assert_eq!(self.0.read(&mut [0; 8]).unwrap(), 0);
+    }
+}
+
+fn hello(version: u8, bitmap: Option<u32>) -> Vec<u8> {
+    let mut bytes = Message::Hello(Hello { versions: bitmap }).encode(1);
+    bytes[0] = version;
+    bytes
+}
+
+#[test]
+fn version_1_3_is_agreed_on_or_the_reason_is_told() {
+    let server = Server::start();
+    let bits =
+        |versions: &[u32]| Some(versions.iter().fold(0, |bits, version| bits | 1 << version));
+    for good in [
+        hello(4, None),
+        hello(6, None),
+        hello(4, bits(&[4])),
+        hello(6, bits(&[1, 2, 3, 4, 5, 6])),
+        hello(1, bits(&[4])),
+    ] {
+        let mut client = server.connect();
+        client.send_bytes(&good);
+        client.assert_alive();
+    }
+    for bad in [hello(1, None), hello(6, bits(&[1, 2, 3, 5, 6])), hello(3, bits(&[1, 3]))] {
+        let mut client = server.connect();
+        client.send_bytes(&bad);
+        let (_, error) = client.error();
+        assert_eq!(error.code, ErrorCode::OFPHFC_INCOMPATIBLE);
+        assert!(String::from_utf8_lossy(&error.data).contains("1.3"));
+        client.assert_closed();
+    }
+    let mut client = server.connect();
+    client.send(5, &Message::FeaturesRequest);
+    assert_eq!(client.error().1.code, ErrorCode::OFPHFC_INCOMPATIBLE);
+    client.assert_closed();
+}
+
+#[test]
+fn what_is_not_supported_is_refused_and_the_connection_stays() {
+    let server = Server::start();
+    let mut client = server.greeted();
+    let unknown = |message_type, body: &[u8]| {
+        Message::Unknown { message_type, body: body.to_vec() }.encode(7)
+    };
+    let mut old_version = Message::BarrierRequest.encode(7);
+    old_version[0] = 1;
+    let mut strange_multipart = Message::MultipartRequest(MultipartRequest::Desc).encode(7);
+    strange_multipart[8..10].copy_from_slice(&99_u16.to_be_bytes());
+    let mut in_parts = Message::MultipartRequest(MultipartRequest::Desc).encode(7);
+    in_parts[11] = 1;
+    let mut truncated = Message::FlowMod(Box::new(FlowMod::new(FlowCommand::Add))).encode(7);
+    truncated.truncate(40);
+    truncated[3] = 40;
+    let refused_flow =
+        Message::FlowMod(Box::new(FlowMod { priority: 666, ..FlowMod::new(FlowCommand::Add) }));
+    let features = server.bridge.table_features();
+    let cases = [
+        (unknown(200, b"?"), ErrorCode::OFPBRC_BAD_TYPE),
+        (unknown(15, &[0; 32]), ErrorCode::OFPBRC_BAD_TYPE),
+        (unknown(4, &[0; 8]), ErrorCode::OFPBRC_BAD_EXPERIMENTER),
+        (Message::BarrierReply.encode(7), ErrorCode::OFPBRC_BAD_TYPE),
+        (old_version, ErrorCode::OFPBRC_BAD_VERSION),
+        (strange_multipart, ErrorCode::OFPBRC_BAD_MULTIPART),
+        (in_parts, ErrorCode::OFPBRC_MULTIPART_BUFFER_OVERFLOW),
+        (truncated, ErrorCode::OFPBRC_BAD_LEN),
+        (refused_flow.encode(7), ErrorCode::OFPFMFC_TABLE_FULL),
+        (
+            Message::SetConfig(SwitchConfig { flags: 1, miss_send_len: 0 }).encode(7),
+            ErrorCode::OFPSCFC_BAD_FLAGS,
+        ),
+        (
+            Message::MultipartRequest(MultipartRequest::PortStats { port_no: 9 }).encode(7),
+            ErrorCode::OFPBRC_BAD_PORT,
+        ),
+        (
+            Message::MultipartRequest(MultipartRequest::TableFeatures(features)).encode(7),
+            ErrorCode::OFPTFFC_EPERM,
+        ),
+    ];
+    for (request, code) in cases {
+        client.send_bytes(&request);
+        let (xid, error) = client.error();
+        assert_eq!((xid, error.code), (7, code), "{request:?}");
+        assert!(request.starts_with(&error.data) && error.data.len() >= request.len().min(64));
+        client.assert_alive();
+    }
+    // An error is not answered: two switches could go on for ever.
+    client.send(8, &Message::error(ErrorCode::OFPBRC_BAD_TYPE, b""));
+    client.assert_alive();
+}
+
+#[test]
+fn a_length_below_the_header_is_refused_and_ends_the_connection() {
+    let server = Server::start();
+    let mut client = server.greeted();
+    client.send_bytes(&[4, 20, 0, 4, 0, 0, 0, 3]);
+    assert_eq!(client.error().1.code, ErrorCode::OFPBRC_BAD_LEN);
+    client.assert_closed();
+}
+
+#[test]
+fn requests_are_answered_in_order_and_barriers_reach_the_bridge() {
+    let server = Server::start();
+    let mut client = server.greeted();
+    let mut bytes = Vec::new();
+    for xid in 0..1000 {
+        bytes.extend(Message::BarrierRequest.encode(xid));
+    }
+    client.send_bytes(&bytes);
+    for xid in 0..1000 {
+        assert_eq!(client.receive(), (xid, Message::BarrierReply));
+    }
+    assert_eq!(server.bridge.barriers.load(Ordering::SeqCst), 1000);
+
+    client.send(1, &Message::SetConfig(SwitchConfig { flags: 0, miss_send_len: 128 }));
+    client.send(2, &Message::GetConfigRequest);
+    let config = SwitchConfig { flags: 0, miss_send_len: 128 };
+    assert_eq!(client.receive(), (2, Message::GetConfigReply(config)));
+    client.send(3, &Message::MultipartRequest(MultipartRequest::PortStats { port_no: OFPP_ANY }));
+    match client.receive() {
+        (3, Message::MultipartReply { reply: MultipartReply::PortStats(ports), more: false }) => {
+            assert_eq!(ports.len(), 2);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_large_dump_comes_in_parts_and_a_slow_reader_holds_up_nobody() {
+    let server = Server::start();
+    let mut client = server.greeted();
+    let flows: usize = 5000;
+    let add: Vec<u8> = (0..flows)
+        .flat_map(|flow| {
+            let cookie = flow as u64;
+            let add = FlowMod { cookie, ..FlowMod::new(FlowCommand::Add) };
+            Message::FlowMod(Box::new(add)).encode(1)
+        })
+        .collect();
+    client.send_bytes(&add);
+    client.assert_alive();
+    let dump = Message::MultipartRequest(MultipartRequest::Flow(FlowStatsRequest::default()));
+    client.send(5, &dump);
+    // Nobody reads yet, and others are served.
+    server.greeted();
+
+    let (mut cookies, mut parts) = (Vec::new(), 0);
+    loop {
+        let (xid, message) = client.receive();
+        let Message::MultipartReply { reply: MultipartReply::Flow(part), more } = message else {
+            panic!("{message:?}");
+        };
+        assert_eq!(xid, 5);
+        cookies.extend(part.iter().map(|flow| flow.cookie));
+        parts += 1;
+        if !more {
+            break;
+        }
+    }
+    assert!(parts > 4, "{parts}");
+    assert_eq!(cookies, (0..flows as u64).collect::<Vec<_>>());
+    client.assert_alive();
+}
+
+#[test]
+fn half_messages_and_many_connections_leave_the_server_answering() {
+    let server = Server::start();
+    let held: Vec<Client> = (0..MAX_OPENFLOW_CONNECTIONS - 1)
+        .map(|_| {
+            let mut client = server.connect();
+            client.send_bytes(&[4, 0, 0xff]);
+            client
+        })
+        .collect();
+    server.greeted().assert_alive();
+    drop(held);
+    for _ in 0..200 {
+        let _ = UnixStream::connect(&server.path).unwrap();
+    }
+    let answered = (0..1000).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        UnixStream::connect(&server.path).unwrap().read(&mut [0; 8]).is_ok_and(|read| read > 0)
+    });
+    assert!(answered);
+}
+
+/// Standard output of a run that must succeed.
+fn text(output: &Output) -> String {
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{error}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn ovs_ofctl_understands_every_answer() {
+    let server = Server::start();
+    let Some(show) = server.ovs_ofctl("show", &[]) else { return };
+    let show = text(&show);
+    assert!(show.contains("dpid:0000000000000abc") && show.contains("1(vm1)"), "{show}");
+    let run = |verb, rest: &[&str]| text(&server.ovs_ofctl(verb, rest).unwrap());
+    run("probe", &[]);
+    assert!(run("dump-desc", &[]).contains("Tollgate"));
+    assert!(run("dump-ports", &[]).contains("rx pkts=7"));
+    let one_port = run("dump-ports", &["--names", "vm2"]);
+    assert!(one_port.contains("vm2") && !one_port.contains("vm1"), "{one_port}");
+    assert!(run("dump-tables", &[]).contains("table 1"));
+    run("dump-table-features", &[]);
+
+    run("add-flow", &["in_port=vm1,priority=5,actions=output:vm2"]);
+    run("add-flow", &["--no-names", "in_port=2,actions=drop"]);
+    assert_eq!(server.bridge.barriers.load(Ordering::SeqCst), 2);
+    let dump = run("dump-flows", &["--no-names", "--no-stats"]);
+    assert!(dump.contains(" priority=5,in_port=1 actions=output:2"), "{dump}");
+    let filtered = run("dump-flows", &["--names", "in_port=vm1"]);
+    assert!(filtered.contains("in_port=vm1"), "{filtered}");
+    assert!(run("dump-aggregate", &[]).contains("flow_count=2"));
+
+    let refused = server.ovs_ofctl("add-flow", &["priority=666,actions=drop"]).unwrap();
+    assert!(!refused.status.success());
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("OFPFMFC_TABLE_FULL"));
+}
+
+#[test]
+fn a_thousand_flows_through_ovs_ofctl() {
+    let server = Server::start();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("flows");
+    let flows: String = (0..1000)
+        .map(|flow| {
+            format!(
+                "in_port=1,dl_dst=02:00:00:00:{:02x}:{:02x},actions=2\n",
+                flow / 256,
+                flow % 256
+            )
+        })
+        .collect();
+    std::fs::write(&file, flows).unwrap();
+    let Some(added) = server.ovs_ofctl("add-flows", &[file.to_str().unwrap()]) else { return };
+    text(&added);
+    let dump = text(&server.ovs_ofctl("dump-flows", &[]).unwrap());
+    assert_eq!(dump.lines().filter(|line| line.contains("dl_dst=")).count(), 1000);
+}
