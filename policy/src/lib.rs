@@ -1,1 +1,31 @@
+//! Who pays for the cycles of a polling core, and who runs next.
+//!
+//! [`Books`] record what was spent. A [`Scheduler`] keeps each tenant's credit by a virtual clock
+//! and hands out turns: funded tenants first, in two lists, and when none is funded the least
+//! indebted. Pure: cycles and the time are arguments, nothing is allocated after construction, and
+//! everything is integer arithmetic. One instance belongs to one PMD.
 #![forbid(unsafe_code)]
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![cfg_attr(
+    test,
+    allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
+
+pub mod books;
+mod config;
+mod credit;
+mod heap;
+pub mod limits;
+mod list;
+mod scheduler;
+mod tenant;
+mod weight;
+
+#[cfg(test)]
+mod tests;
+
+pub use books::{Account, Books};
+pub use config::{ConfigError, SchedulerConfig};
+pub use scheduler::{Scheduler, Turn, TurnCounters};
+pub use tenant::{TenantError, TenantIndex};
+pub use weight::{Weight, WeightError};
