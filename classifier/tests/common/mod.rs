@@ -1,0 +1,110 @@
+//! Keys and masks from a small world, so that random rules and random packets do meet.
+#![allow(dead_code)]
+
+use proptest::prelude::*;
+use proptest::sample::select;
+use tollgate_packet::key::{FRAG_ANY, FRAG_LATER, VLAN_PRESENT};
+use tollgate_packet::{FLOW_WORDS, FlowKey, FlowMask, FlowMatch, MacAddr};
+
+const NOTHING: FlowMask = FlowMask(FlowKey {
+    in_port: 0,
+    eth_type: 0,
+    ip_proto: 0,
+    ip_frag: 0,
+    eth_dst: MacAddr([0; 6]),
+    vlan_tci: 0,
+    eth_src: MacAddr([0; 6]),
+    inner_vlan_tci: 0,
+    vlan_tpid: 0,
+    inner_vlan_tpid: 0,
+    ip_tos: 0,
+    ip_ttl: 0,
+    tcp_flags: 0,
+    l4_src: 0,
+    l4_dst: 0,
+    ipv6_label: 0,
+    ip_src: [0; 16],
+    ip_dst: [0; 16],
+    arp_sha: MacAddr([0; 6]),
+    reserved0: 0,
+    arp_tha: MacAddr([0; 6]),
+    reserved1: 0,
+});
+
+pub fn packet() -> impl Strategy<Value = FlowKey> {
+    let word0 = (0..3u32, select(&[0x0800u16, 0x86dd][..]), select(&[6u8, 17][..]));
+    let rest = (
+        select(&[0, FRAG_ANY, FRAG_ANY | FRAG_LATER][..]),
+        0..3u8,
+        select(&[0, VLAN_PRESENT, VLAN_PRESENT | 5][..]),
+        0..4u8,
+        0..4u8,
+        0..4u16,
+        0..2u16,
+    );
+    (word0, rest).prop_map(|((in_port, eth_type, ip_proto), rest)| {
+        let (ip_frag, mac, vlan_tci, src, dst, l4_dst, tcp_flags) = rest;
+        FlowKey {
+            in_port,
+            eth_type,
+            ip_proto,
+            ip_frag,
+            eth_dst: MacAddr([2, 0, 0, 0, 0, mac]),
+            vlan_tci,
+            ip_src: [10, src, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+            ip_dst: [10, dst, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, dst],
+            l4_dst,
+            tcp_flags,
+            ..FlowKey::default()
+        }
+    })
+}
+
+/// A mask made of whole fields and prefixes.
+pub fn mask() -> impl Strategy<Value = FlowMask> {
+    let field = |set: fn(&mut FlowKey)| {
+        any::<bool>().prop_map(move |on| {
+            let mut mask = NOTHING;
+            if on {
+                set(&mut mask.0);
+            }
+            mask
+        })
+    };
+    (
+        field(|mask| mask.in_port = u32::MAX),
+        field(|mask| mask.eth_type = u16::MAX),
+        field(|mask| mask.ip_proto = u8::MAX),
+        field(|mask| mask.eth_dst = MacAddr::BROADCAST),
+        field(|mask| mask.vlan_tci = VLAN_PRESENT),
+        field(|mask| mask.ip_dst[..2].fill(0xff)),
+        field(|mask| mask.ip_dst[1..2].fill(0xfe)),
+        field(|mask| mask.ip_src = [0xff; 16]),
+        field(|mask| mask.l4_dst = 0xfffe),
+        field(|mask| mask.ip_frag = FRAG_LATER),
+    )
+        .prop_map(|(a, b, c, d, e, f, g, h, i, j)| a | b | c | d | e | f | g | h | i | j)
+}
+
+pub fn flow_match() -> impl Strategy<Value = FlowMatch> {
+    (packet(), mask()).prop_map(|(key, mask)| FlowMatch::new(&key, mask))
+}
+
+/// `inside` where the mask is set, `outside` elsewhere.
+pub fn blend(inside: &FlowKey, outside: &FlowKey, mask: &FlowMask) -> FlowKey {
+    let mut key = *outside;
+    for (index, word) in key.words_mut().iter_mut().enumerate() {
+        let mask = mask.words()[index];
+        *word = (inside.words()[index] & mask) | (*word & !mask);
+    }
+    key
+}
+
+/// Any bits at all.
+pub fn noise() -> impl Strategy<Value = FlowKey> {
+    any::<[u64; FLOW_WORDS]>().prop_map(|words| {
+        let mut key = FlowKey::default();
+        *key.words_mut() = words;
+        key
+    })
+}

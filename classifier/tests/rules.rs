@@ -1,0 +1,217 @@
+//! The rule table against a linear search, and the promise of the mask.
+
+mod common;
+
+use common::{blend, flow_match, mask, noise, packet};
+use proptest::prelude::*;
+use tollgate_classifier::{ExtraKey, ExtraMatch, RuleTable};
+use tollgate_packet::{FlowKey, FlowMask, FlowMatch};
+
+/// What a rule is, kept as its own payload, too.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Rule {
+    id: usize,
+    priority: u16,
+    matcher: FlowMatch,
+    extra: ExtraMatch,
+}
+
+impl Rule {
+    fn is_same_place(&self, other: &Self) -> bool {
+        (self.priority, self.matcher, self.extra) == (other.priority, other.matcher, other.extra)
+    }
+
+    fn matches(&self, key: &FlowKey, extra: &ExtraKey) -> bool {
+        self.matcher.matches(key)
+            && (extra.metadata ^ self.extra.metadata) & self.extra.metadata_mask == 0
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Insert(Rule),
+    RemoveOld(prop::sample::Index),
+    RemoveAny(Rule),
+    /// Keeps the rules whose priority is not this one.
+    Retain(u16),
+}
+
+fn rule() -> impl Strategy<Value = Rule> {
+    let extra = (0..3u64, prop::sample::select(&[0, 1, 3][..]));
+    (0..6u16, flow_match(), extra).prop_map(|(priority, matcher, (metadata, metadata_mask))| Rule {
+        id: 0,
+        priority,
+        matcher,
+        extra: ExtraMatch { metadata: metadata & metadata_mask, metadata_mask },
+    })
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        12 => rule().prop_map(Step::Insert),
+        2 => any::<prop::sample::Index>().prop_map(Step::RemoveOld),
+        1 => rule().prop_map(Step::RemoveAny),
+        1 => (0..6u16).prop_map(Step::Retain),
+    ]
+}
+
+/// Takes the steps on the table and on the list, comparing what each says on the way.
+fn run(steps: &[Step]) -> (RuleTable<Rule>, Vec<Rule>) {
+    let (mut table, mut list) = (RuleTable::new(), Vec::<Rule>::new());
+    for (id, step) in steps.iter().enumerate() {
+        match step {
+            Step::Insert(rule) => {
+                let rule = Rule { id, ..*rule };
+                let old = list.iter().position(|other| other.is_same_place(&rule));
+                let old = old.map(|old| list.swap_remove(old));
+                list.push(rule);
+                assert_eq!(table.insert(rule.priority, rule.matcher, rule.extra, rule), old);
+            }
+            Step::RemoveOld(index) if !list.is_empty() => {
+                let rule = list.swap_remove(index.index(list.len()));
+                assert_eq!(table.remove(rule.priority, &rule.matcher, &rule.extra), Some(rule));
+            }
+            Step::RemoveOld(_) => {}
+            Step::RemoveAny(rule) => {
+                let old = list.iter().position(|other| other.is_same_place(rule));
+                let old = old.map(|old| list.swap_remove(old));
+                assert_eq!(table.remove(rule.priority, &rule.matcher, &rule.extra), old);
+            }
+            Step::Retain(priority) => {
+                list.retain(|rule| rule.priority != *priority);
+                table.retain(|rule| rule.priority != *priority);
+            }
+        }
+        assert_eq!(table.len(), list.len());
+    }
+    (table, list)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn lookup_finds_what_a_linear_search_finds(
+        steps in prop::collection::vec(step(), 1..60),
+        packets in prop::collection::vec((packet(), 0..4u64), 30),
+    ) {
+        let (table, list) = run(&steps);
+        for (key, metadata) in packets {
+            let extra = ExtraKey { metadata };
+            let found = table.lookup(&key, &extra, &mut FlowMask::default()).copied();
+            let matching = list.iter().filter(|rule| rule.matches(&key, &extra));
+            let best = matching.map(|rule| rule.priority).max();
+            prop_assert_eq!(found.map(|rule| rule.priority), best);
+            if let Some(found) = found {
+                prop_assert!(list.contains(&found) && found.matches(&key, &extra));
+            }
+        }
+    }
+
+    #[test]
+    fn bits_that_were_not_looked_at_do_not_matter(
+        steps in prop::collection::vec(step(), 1..40),
+        key in packet(),
+        metadata in 0..4u64,
+        others in prop::collection::vec(packet(), 20),
+        noise in prop::collection::vec(noise(), 5),
+    ) {
+        let (table, _) = run(&steps);
+        let extra = ExtraKey { metadata };
+        let mut looked_at = FlowMask::default();
+        let found = table.lookup(&key, &extra, &mut looked_at).copied();
+        for other in others.iter().chain(&noise) {
+            let similar = blend(&key, other, &looked_at);
+            let again = table.lookup(&similar, &extra, &mut FlowMask::default()).copied();
+            prop_assert_eq!(again, found);
+        }
+    }
+
+    #[test]
+    fn iteration_gives_every_rule_once_as_it_was_put_in(
+        steps in prop::collection::vec(step(), 1..40),
+    ) {
+        let (table, mut list) = run(&steps);
+        let mut rules: Vec<_> = table
+            .iter()
+            .inspect(|rule| {
+                let Rule { priority, matcher, extra, .. } = *rule.rule;
+                assert_eq!((rule.priority, rule.matcher, rule.extra), (priority, matcher, extra));
+                assert_eq!(table.get(priority, &matcher, &extra), Some(rule.rule));
+            })
+            .map(|rule| *rule.rule)
+            .collect();
+        rules.sort_by_key(|rule| rule.id);
+        list.sort_by_key(|rule| rule.id);
+        prop_assert_eq!(rules, list);
+    }
+
+    #[test]
+    fn looking_adds_to_the_mask_and_takes_nothing_away(
+        steps in prop::collection::vec(step(), 1..40),
+        key in packet(),
+        before in mask(),
+    ) {
+        let (table, _) = run(&steps);
+        let mut looked_at = before;
+        table.lookup(&key, &ExtraKey::default(), &mut looked_at);
+        prop_assert!(looked_at.contains(&before));
+    }
+}
+
+fn tcp_to(in_port: u32, host: u8, port: u16) -> FlowKey {
+    let mut key =
+        FlowKey { in_port, eth_type: 0x800, ip_proto: 6, l4_dst: port, ..FlowKey::default() };
+    key.ip_dst[0] = host;
+    key
+}
+
+fn mask_of(set: impl Fn(&mut FlowKey)) -> FlowMask {
+    let mut mask = FlowMask::default();
+    set(&mut mask.0);
+    mask
+}
+
+#[test]
+fn rules_that_cannot_win_are_not_looked_at() {
+    let mut table = RuleTable::new();
+    let port_only = mask_of(|mask| mask.in_port = u32::MAX);
+    let everything = mask_of(|mask| {
+        (mask.in_port, mask.eth_type, mask.ip_proto) = (u32::MAX, u16::MAX, u8::MAX);
+        mask.l4_dst = u16::MAX;
+    });
+    let key = tcp_to(1, 9, 80);
+    table.insert(10, FlowMatch::new(&key, port_only), ExtraMatch::default(), "high");
+    table.insert(10, FlowMatch::new(&key, everything), ExtraMatch::default(), "equal");
+    table.insert(5, FlowMatch::ANY, ExtraMatch::default(), "low");
+    let mut looked_at = FlowMask::default();
+    assert_eq!(table.lookup(&key, &ExtraKey::default(), &mut looked_at), Some(&"high"));
+    assert_eq!(looked_at, port_only);
+}
+
+#[test]
+fn a_rule_of_another_port_kind_or_pipeline_costs_only_the_bits_that_tell_so() {
+    let port_only = mask_of(|mask| mask.in_port = u32::MAX);
+    let kind = mask_of(|mask| {
+        (mask.in_port, mask.eth_type, mask.ip_proto) = (u32::MAX, u16::MAX, u8::MAX);
+    });
+    let whole = kind
+        | mask_of(|mask| {
+            mask.ip_dst = [0xff; 16];
+            mask.l4_dst = u16::MAX;
+        });
+    let seen = |packet: &FlowKey, metadata| {
+        let mut table = RuleTable::new();
+        let extra = ExtraMatch { metadata: 7, metadata_mask: 0xff };
+        table.insert(10, FlowMatch::new(&tcp_to(1, 9, 80), whole), extra, ());
+        let mut looked_at = FlowMask::default();
+        assert_eq!(table.lookup(packet, &ExtraKey { metadata }, &mut looked_at), None);
+        looked_at
+    };
+    assert_eq!(seen(&tcp_to(1, 9, 80), 8), FlowMask::default());
+    assert_eq!(seen(&tcp_to(2, 9, 80), 7), port_only);
+    assert_eq!(seen(&FlowKey { ip_proto: 17, ..tcp_to(1, 9, 80) }, 7), kind);
+    let without_port = FlowMask(FlowKey { l4_dst: 0, ..whole.0 });
+    assert_eq!(seen(&tcp_to(1, 8, 80), 7), without_port);
+    assert_eq!(seen(&tcp_to(1, 9, 81), 7), whole);
+}
