@@ -12,11 +12,20 @@ use crate::process::run;
 /// The programs that the proving ground runs, by their package.
 const PACKAGES: [&str; 3] = ["tollgate-switchd", "tollgate-ofctl", "tollgate-guest"];
 
+static DIRECTORY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+
+/// Makes [`directory`] answer `path` from now on.
+///
+/// # Errors
+/// It has been asked for before.
+pub fn use_directory(path: PathBuf) -> anyhow::Result<()> {
+    DIRECTORY.set(Ok(path)).map_err(|_| anyhow!("programs have been run already"))
+}
+
 /// The directory with `switchd`, `ofctl` and `tollgate-guest`: `TOLLGATE_BIN_DIR` if set, else the
 /// one that this program was built into, where cargo is asked once to bring them up to date (an
 /// integration test of one package does not build another's programs).
 pub fn directory() -> anyhow::Result<&'static Path> {
-    static DIRECTORY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     DIRECTORY
         .get_or_init(|| locate().map_err(|error| format!("{error:#}")))
         .as_deref()
@@ -39,15 +48,15 @@ fn locate() -> anyhow::Result<PathBuf> {
         return Ok(directory.into());
     }
     let directory = profile_directory()?;
-    let release = directory.ends_with("release");
-    build(release, directory.parent().context("the profile directory has no parent")?)?;
+    let mut cargo = build(directory.ends_with("release"))?;
+    run(cargo.arg("--quiet")).context("building the switch")?;
     Ok(directory)
 }
 
-/// Builds the programs into `target`, quietly; an error quotes the compiler.
-pub fn build(release: bool, target: &Path) -> anyhow::Result<()> {
+/// The cargo command that builds the programs into the target directory that this program is in.
+pub fn build(release: bool) -> anyhow::Result<Command> {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["build", "--quiet", "--bins", "--target-dir"]).arg(target);
+    cargo.args(["build", "--bins", "--target-dir"]).arg(target_directory()?);
     cargo.current_dir(env!("CARGO_MANIFEST_DIR"));
     if release {
         cargo.arg("--release");
@@ -55,8 +64,7 @@ pub fn build(release: bool, target: &Path) -> anyhow::Result<()> {
     for package in PACKAGES {
         cargo.args(["--package", package]);
     }
-    run(&mut cargo).context("building the switch")?;
-    Ok(())
+    Ok(cargo)
 }
 
 /// `target/debug` or `target/release`, from where this program runs: directly there, or in `deps`.

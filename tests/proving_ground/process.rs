@@ -106,6 +106,8 @@ impl Supervised {
     /// SIGTERM, then SIGKILL if the process has not ended in its grace time.
     pub fn terminate(&mut self) -> io::Result<ExitStatus> {
         self.signal(Signal::TERM)?;
+        // One that was stopped would never see it.
+        self.signal(Signal::CONT)?;
         if let Some(status) = self.wait(self.grace)? {
             return Ok(status);
         }

@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use rustix::process::{Signal, geteuid};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -18,12 +19,19 @@ use crate::rpc::Client;
 const START_LIMIT: Duration = Duration::from_secs(20);
 
 /// How a daemon is started.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Options {
     /// Text of the configuration file.
     pub config: String,
     /// Runs the daemon at this nice value. Below zero needs root; without it the value is left alone.
     pub nice: Option<i32>,
+}
+
+impl Default for Options {
+    /// One PMD on core 0, the rest by the daemon's own defaults.
+    fn default() -> Self {
+        Self { config: "[pmd]\ncores = [0]\n".to_owned(), nice: None }
+    }
 }
 
 /// A running switch. Ended by SIGTERM when dropped; its run directory goes with it.
@@ -120,9 +128,14 @@ impl Switch {
         Ok(())
     }
 
-    /// Debian's `ovs-ofctl` with OpenFlow 1.3; the caller adds the verb, `unix:` address and rest.
+    /// Where a bridge answers OpenFlow, as `ovs-ofctl` wants it named: `unix:RUNDIR/BRIDGE.mgmt`.
     pub fn bridge_address(&self, bridge: &str) -> String {
         format!("unix:{}", self.run_dir().join(format!("{bridge}.mgmt")).display())
+    }
+
+    /// Sends the daemon a signal.
+    pub fn signal(&mut self, signal: Signal) -> anyhow::Result<()> {
+        Ok(self.process.signal(signal)?)
     }
 
     /// Ends the daemon by SIGTERM.
@@ -139,7 +152,7 @@ impl Switch {
 
     /// Kills the daemon outright, as a crash would, and starts another in the same run directory.
     pub fn crash_and_restart(&mut self) -> anyhow::Result<()> {
-        self.process.signal(rustix::process::Signal::KILL)?;
+        self.process.signal(Signal::KILL)?;
         self.process.wait(Duration::from_secs(5))?;
         self.process = launch(self.run_dir.path(), &self.options)?;
         Ok(())
@@ -162,7 +175,7 @@ fn launch(run_dir: &Path, options: &Options) -> anyhow::Result<Supervised> {
 /// stays the daemon's.
 fn daemon(nice: Option<i32>) -> anyhow::Result<Command> {
     let program = binaries::directory()?.join("switchd");
-    let Some(nice) = nice.filter(|nice| *nice >= 0 || rustix::process::geteuid().is_root()) else {
+    let Some(nice) = nice.filter(|nice| *nice >= 0 || geteuid().is_root()) else {
         return Ok(Command::new(program));
     };
     let mut command = Command::new("nice");
