@@ -1,0 +1,291 @@
+//! Receiving from a guest: entries of its transmit ring become packets of a burst.
+
+use tollgate_frame::{BURST_PACKETS, Burst, DropReason, copy};
+use tollgate_packet::limits::HEADER_COPY_BYTES;
+use virtio_bindings::virtio_net::VIRTIO_NET_HDR_F_NEEDS_CSUM;
+
+use crate::chain::{self, ChainError, Cursor};
+use crate::limits::{MAX_CHAIN_DESCRIPTORS, MAX_FRAME_BYTES, MIN_FRAME_BYTES};
+use crate::ring::{ActiveVring, Entry};
+use crate::status::RingFault;
+
+/// What fetching has dropped, by reason. The packets themselves are counted by whoever processes
+/// them.
+#[derive(Clone, Debug)]
+pub struct FetchStats {
+    drops: [u32; DropReason::COUNT],
+    total: u32,
+}
+
+impl FetchStats {
+    /// Nothing yet.
+    pub const fn new() -> Self {
+        Self { drops: [0; DropReason::COUNT], total: 0 }
+    }
+
+    /// Frames dropped in all.
+    #[inline]
+    pub fn dropped(&self) -> u32 {
+        self.total
+    }
+
+    /// Frames dropped for `reason`.
+    pub fn drops(&self, reason: DropReason) -> u32 {
+        self.drops.get(reason.index()).copied().unwrap_or(0)
+    }
+
+    /// Starts again from nothing.
+    #[inline]
+    pub fn clear(&mut self) {
+        if self.total > 0 {
+            *self = Self::new();
+        }
+    }
+
+    fn count(&mut self, reason: DropReason) {
+        if let Some(count) = self.drops.get_mut(reason.index()) {
+            *count += 1;
+            self.total += 1;
+        }
+    }
+}
+
+impl Default for FetchStats {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What is needed to give packets of the last fetch back.
+#[derive(Debug)]
+pub(crate) struct Fetched {
+    /// The position in the avail ring of each packet of the last fetch.
+    positions: [u16; BURST_PACKETS],
+    count: usize,
+    /// Drops before this position have been counted, although the entry may be met again.
+    counted_until: u16,
+}
+
+impl Fetched {
+    pub(crate) fn new(base: u16) -> Self {
+        Self { positions: [0; BURST_PACKETS], count: 0, counted_until: base }
+    }
+}
+
+enum Refused {
+    /// This frame only.
+    Drop(DropReason),
+    /// The burst has no room; the entry stays.
+    Later,
+    Fault(RingFault),
+}
+
+impl ActiveVring {
+    /// Appends up to `max` frames of the guest to `burst` and returns how many: headers copied,
+    /// payloads by reference. Frames that cannot be taken are consumed and counted in `stats`; they
+    /// use up `max` as well. A ring that breaks the rules is quarantined, after the frames before
+    /// the breach. Nothing is given back to the guest before [`complete`](Self::complete).
+    pub fn fetch(&mut self, burst: &mut Burst, max: usize, stats: &mut FetchStats) -> usize {
+        self.fetched.count = 0;
+        if self.fault().is_some() {
+            return 0;
+        }
+        let max = max.min(burst.room()).min(BURST_PACKETS) as u16;
+        let count = max.min(self.available());
+        self.stage(count);
+        let before = burst.len();
+        for _ in 0..count {
+            if burst.segments_room() < MAX_CHAIN_DESCRIPTORS {
+                break;
+            }
+            let position = self.next_avail;
+            let entry = match self.entry(0) {
+                Ok(entry) => entry,
+                Err(fault) => {
+                    self.quarantine(fault);
+                    break;
+                }
+            };
+            match self.fetch_one(&entry, burst) {
+                Ok(()) => self.fetched.note(position),
+                Err(Refused::Drop(reason)) => self.fetched.note_drop(position, reason, stats),
+                Err(Refused::Later) => break,
+                Err(Refused::Fault(fault)) => {
+                    self.quarantine(fault);
+                    break;
+                }
+            }
+            self.shared.write_used(self.next_used, entry.head, 0);
+            self.next_used = self.next_used.wrapping_add(1);
+            self.advance(1);
+        }
+        self.fetched.count_until(self.next_avail);
+        burst.len() - before
+    }
+
+    /// Gives the last `count` packets of the last fetch back, which the caller has not looked at
+    /// and takes out of its burst: the next fetch yields them again. Not after
+    /// [`complete`](Self::complete), which makes this do nothing.
+    pub fn unfetch(&mut self, count: usize) {
+        let kept = self.fetched.count.saturating_sub(count);
+        let Some(position) = self.fetched.positions.get(kept).filter(|_| kept < self.fetched.count)
+        else {
+            return;
+        };
+        let entries = self.next_avail.wrapping_sub(*position);
+        self.next_used = self.next_used.wrapping_sub(entries);
+        self.retreat(entries);
+        self.fetched.count = kept;
+    }
+
+    /// Gives everything fetched so far back to the guest, in the order in which it came (which is
+    /// what IN_ORDER promises). Returns whether the guest wants an interrupt. The burst must have
+    /// been delivered or copied: from now on the guest may reuse the payloads.
+    #[inline]
+    pub fn complete(&mut self) -> bool {
+        self.fetched.count = 0;
+        self.publish_used()
+    }
+
+    #[inline]
+    fn fetch_one(&mut self, entry: &Entry, burst: &mut Burst) -> Result<(), Refused> {
+        let first = &entry.descriptor;
+        // By far the most common: one buffer in one region.
+        if first.flags == 0
+            && let Some((host, room)) = self.shared.memory().at(first.address, &mut self.hint)
+            && u64::from(first.len) <= room
+        {
+            let header_bytes = self.net_header_bytes as u32;
+            let frame_len = first.len.saturating_sub(header_bytes);
+            check_len(u64::from(frame_len))?;
+            // SAFETY: `room` bytes from `host` are mapped while the ring holds its memory, and the
+            // two bytes are there: check_len left at least MIN_FRAME_BYTES after the header.
+            let offload = unsafe { read_offload(host) };
+            if asks_for_offload(offload) {
+                return Err(Refused::Drop(DropReason::RxBadOffload));
+            }
+            let frame = host.wrapping_add(self.net_header_bytes);
+            let mut packet = burst.begin(&self.mapping).ok_or(Refused::Later)?;
+            let header = packet.header().reset(frame_len as usize);
+            let copied = header.len();
+            // SAFETY: `frame` has `frame_len` mapped bytes (see above) and `reset` gives no more.
+            unsafe { copy::copy_in(frame, header) };
+            if copied < frame_len as usize {
+                let rest = frame_len - copied as u32;
+                // SAFETY: the rest of the same bytes; `mapping` is the memory that they lie in.
+                unsafe { packet.push_segment(frame.wrapping_add(copied), rest) }
+                    .map_err(|_| Refused::Later)?;
+            }
+            packet.commit();
+            return Ok(());
+        }
+        self.fetch_chain(entry, burst)
+    }
+
+    /// Any other chain: gathered piece by piece.
+    fn fetch_chain(&mut self, entry: &Entry, burst: &mut Burst) -> Result<(), Refused> {
+        let header_bytes = self.net_header_bytes;
+        // One byte more than allowed, so that a longer chain shows.
+        let walk = self.walk(header_bytes as u64 + u64::from(MAX_FRAME_BYTES) + 1);
+        self.pieces.clear();
+        chain::collect(&self.shared, walk, entry.descriptor, &mut self.hint, &mut self.pieces)
+            .map_err(|error| match error {
+                ChainError::Fault(fault) => Refused::Fault(fault),
+                ChainError::TooLong => Refused::Drop(DropReason::RxTooManySegments),
+                ChainError::WriteOnly => Refused::Drop(DropReason::RxBadChain),
+            })?;
+        let frame_len = self.pieces.bytes().saturating_sub(header_bytes as u64);
+        check_len(frame_len)?;
+        let mut cursor = Cursor::new(&self.pieces);
+        let mut net_header = [0; 12];
+        gather(&mut cursor, net_header.get_mut(..header_bytes).unwrap_or_default());
+        let [flags, gso_type, ..] = net_header;
+        if asks_for_offload([flags, gso_type]) {
+            return Err(Refused::Drop(DropReason::RxBadOffload));
+        }
+        let mut packet = burst.begin(&self.mapping).ok_or(Refused::Later)?;
+        let header_len = (frame_len as usize).min(HEADER_COPY_BYTES);
+        gather(&mut cursor, packet.header().reset(header_len));
+        while let Some(piece) = cursor.take(usize::MAX) {
+            // SAFETY: pieces lie in the memory that `mapping` is, which keeps them mapped.
+            unsafe { packet.push_segment(piece.address, piece.len) }.map_err(|_| Refused::Later)?;
+        }
+        packet.commit();
+        Ok(())
+    }
+}
+
+impl Fetched {
+    #[inline]
+    fn note(&mut self, position: u16) {
+        if let Some(slot) = self.positions.get_mut(self.count) {
+            *slot = position;
+            self.count += 1;
+        }
+    }
+
+    #[cold]
+    fn note_drop(&mut self, position: u16, reason: DropReason, stats: &mut FetchStats) {
+        if !self.is_before_counted(position) {
+            stats.count(reason);
+        }
+    }
+
+    #[inline]
+    fn count_until(&mut self, position: u16) {
+        if !self.is_before_counted(position) {
+            self.counted_until = position;
+        }
+    }
+
+    /// At most a burst is ever given back, so "before" needs no more than half the range.
+    #[inline]
+    fn is_before_counted(&self, position: u16) -> bool {
+        let ahead = self.counted_until.wrapping_sub(position);
+        ahead != 0 && ahead < 1 << 15
+    }
+}
+
+fn check_len(frame_len: u64) -> Result<(), Refused> {
+    if frame_len < u64::from(MIN_FRAME_BYTES) {
+        return Err(Refused::Drop(DropReason::RxTooShort));
+    }
+    if frame_len > u64::from(MAX_FRAME_BYTES) {
+        return Err(Refused::Drop(DropReason::RxTooLong));
+    }
+    Ok(())
+}
+
+/// Flags and GSO type of the virtio-net header.
+///
+/// # Safety
+/// Two bytes at `header` are mapped readable.
+#[inline(always)]
+unsafe fn read_offload(header: *const u8) -> [u8; 2] {
+    let mut offload = [0; 2];
+    // SAFETY: the caller's contract.
+    unsafe { copy::copy_in(header, &mut offload) };
+    offload
+}
+
+/// No checksum or segmentation offload is ever offered, so a header that asks for one is not to be
+/// obeyed, and its frame is not one to be forwarded (virtio 1.2, 5.1.6.2).
+#[inline(always)]
+fn asks_for_offload([flags, gso_type]: [u8; 2]) -> bool {
+    flags & VIRTIO_NET_HDR_F_NEEDS_CSUM as u8 != 0 || gso_type != 0
+}
+
+/// Fills `to` from the pieces under the cursor.
+fn gather(cursor: &mut Cursor<'_>, to: &mut [u8]) {
+    let mut filled = 0;
+    while let Some(rest) = to.get_mut(filled..)
+        && let Some(piece) = cursor.take(rest.len())
+    {
+        let len = piece.len as usize;
+        if let Some(part) = rest.get_mut(..len) {
+            // SAFETY: the piece has `len` bytes of guest memory that the ring holds mapped.
+            unsafe { copy::copy_in(piece.address, part) };
+        }
+        filled += len;
+    }
+}

@@ -1,0 +1,31 @@
+//! Bounds on what one frontend and its guest may ask for.
+
+pub use tollgate_frame::limits::MAX_PACKET_SEGMENTS;
+pub use tollgate_packet::limits::{MAX_FRAME_BYTES, MIN_FRAME_BYTES};
+
+/// Queue pairs of one port: more would let one VM fill the PMD's turn with polling.
+pub const MAX_QUEUE_PAIRS: u16 = 8;
+
+/// Entries of a split ring (virtio 1.2, 2.7: a power of two, at most 32768). Nothing here grows
+/// with it.
+pub const MAX_RING_ENTRIES: u32 = 32768;
+
+/// Memory regions of one frontend: as many as one message of the `vhost` crate can carry; QEMU uses
+/// 2 to 8. They are searched linearly after the last hit, so there should be few.
+pub const MAX_MEMORY_REGIONS: usize = 32;
+
+/// Descriptors of one chain that are looked at before its frame is given up; also the pieces that a
+/// frame may be gathered from or scattered to.
+pub const MAX_CHAIN_DESCRIPTORS: usize = MAX_PACKET_SEGMENTS;
+
+/// Receive buffers that one frame may be spread over: a 9216-byte frame fits into 128-byte buffers.
+pub const MAX_BUFFERS_PER_FRAME: usize = 80;
+
+/// Ring entries staged ahead (heads, descriptors, prefetches): one burst. A power of two.
+pub const STAGED_ENTRIES: usize = tollgate_frame::BURST_PACKETS;
+
+/// Signals that one flush of a [`Notifier`](crate::Notifier) sends.
+pub const NOTIFIER_BATCH: usize = 32;
+
+/// Log lines a second for one port; the rest are counted.
+pub const LOG_LINES_PER_SECOND: u32 = 5;
