@@ -1,1 +1,29 @@
+//! The datapath: polling threads (PMDs) that own their ports' rings, their flow caches and their
+//! credits, and the handle by which the rest of the daemon reaches them.
+//!
+//! A PMD never locks, allocates, frees, logs, or makes a system call that a peer can stall. What
+//! it is given comes by mail ([`Datapath`]); what it no longer needs goes back by lossless rings.
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![cfg_attr(
+    test,
+    allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
 
+mod byte_ring;
+mod control;
+mod counters;
+mod handoff;
+mod lane;
+pub mod limits;
+mod mail;
+mod megaflow;
+mod pmd;
+mod ring_host;
+mod shared;
+mod slow_path;
+
+pub use control::{ControlError, Datapath, DatapathConfig, PortHandle, StartError, TenantSettings};
+pub use counters::{PortCounters, PortSnapshot};
+pub use megaflow::{Megaflow, MegaflowStats, Op};
+pub use shared::{PmdSnapshot, TenantSnapshot};
+pub use slow_path::{Evicted, EvictionCause, Miss, SlowPathEnd, Verdict};

@@ -1,0 +1,472 @@
+//! The handle by which the daemon starts, feeds, asks and stops the PMDs.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::JoinHandle;
+
+use rtrb::RingBuffer;
+use tollgate_accel::tsc::{self, TscNotInvariant};
+use tollgate_packet::PortIndex;
+use tollgate_policy::{ConfigError, SchedulerConfig, TenantIndex, Weight};
+use tollgate_vhost::{Notifier, RingHost};
+
+use crate::counters::{PortCounters, PortSnapshot};
+use crate::handoff::handoff_mesh;
+use crate::lane::lane;
+use crate::limits::{MAX_PORTS, MAX_PORTS_PER_TENANT, MAX_TENANTS, RETURN_SLOTS, STALE_PER_MAIL};
+use crate::mail::{Mail, Mailbox, PmdGone, mailbox};
+use crate::megaflow::Megaflow;
+use crate::pmd::{Pmd, PmdParts, PortSlot, TenantSlot};
+use crate::ring_host::PortRings;
+use crate::shared::{PmdShared, PmdSnapshot};
+use crate::slow_path::{LaneChange, SlowPathEnd, Waker};
+
+/// What the datapath is made of. Sizes are per PMD and allocated at start.
+#[derive(Clone, Debug)]
+pub struct DatapathConfig {
+    /// One PMD is pinned to each of these cores.
+    pub pmd_cores: Vec<usize>,
+    /// Quantum, cap, floor and horizon, in cycles.
+    pub scheduler: SchedulerConfig,
+    /// Megaflows that fit.
+    pub megaflows_max: usize,
+    /// Distinct masks that fit.
+    pub subtables_max: usize,
+    /// Entries of the exact-match table.
+    pub exact_entries: usize,
+    /// Gate transmit by credit from the start.
+    pub protection: bool,
+}
+
+impl Default for DatapathConfig {
+    fn default() -> Self {
+        Self {
+            pmd_cores: vec![0],
+            scheduler: SchedulerConfig::default(),
+            megaflows_max: 64 * 1024,
+            subtables_max: 256,
+            exact_entries: 64 * 1024,
+            protection: true,
+        }
+    }
+}
+
+/// What an operator sets for a tenant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TenantSettings {
+    /// Its share of every PMD, relative to the other active tenants.
+    pub weight: Weight,
+}
+
+/// A port as the datapath knows it.
+#[derive(Clone, Debug)]
+pub struct PortHandle {
+    /// Its number in megaflows.
+    pub index: PortIndex,
+    /// The PMD that polls it.
+    pub pmd: usize,
+    counters: Vec<Arc<PortCounters>>,
+}
+
+impl PortHandle {
+    /// The port's counters now; they outlive it.
+    pub fn counters(&self) -> PortSnapshot {
+        PortSnapshot::of(&self.counters)
+    }
+}
+
+/// Why the datapath did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The clock is of no use.
+    #[error(transparent)]
+    Tsc(#[from] TscNotInvariant),
+    /// Quantum, cap, floor or horizon.
+    #[error("scheduler: {0}")]
+    Scheduler(#[from] ConfigError),
+    /// No PMD.
+    #[error("pmd cores: the list is empty; name at least one core")]
+    NoCores,
+    /// The same core twice.
+    #[error("pmd cores: core {0} is named twice; a PMD needs a core to itself")]
+    CoreTwice(usize),
+    /// Pinning failed.
+    #[error(
+        "pmd cores: cannot pin a thread to core {core}: {source}; `nproc --all` says how many there are, cgroups may allow fewer"
+    )]
+    Pin {
+        /// The core asked for.
+        core: usize,
+        /// The kernel's answer.
+        source: std::io::Error,
+    },
+    /// Interrupts to guests cannot be sent.
+    #[error("cannot set up guest notifications (Linux AIO): {0}; see fs.aio-max-nr")]
+    Notifier(std::io::Error),
+    /// No thread.
+    #[error("cannot start a polling thread: {0}")]
+    Thread(std::io::Error),
+}
+
+/// Why an order was refused.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ControlError {
+    /// The table of tenants is full.
+    #[error("there are {MAX_TENANTS} tenants already")]
+    TooManyTenants,
+    /// The table of ports is full.
+    #[error("there are {MAX_PORTS} ports already")]
+    TooManyPorts,
+    /// The tenant has as many ports as one may have.
+    #[error("the tenant has {MAX_PORTS_PER_TENANT} ports already")]
+    TooManyPortsOfTenant,
+    /// No such tenant.
+    #[error("there is no such tenant")]
+    NoSuchTenant,
+    /// No such port.
+    #[error("there is no such port")]
+    NoSuchPort,
+    /// No such PMD.
+    #[error("there is no PMD {0}")]
+    NoSuchPmd(usize),
+    /// The tenant still has ports.
+    #[error("the tenant still has ports")]
+    TenantHasPorts,
+    /// The datapath has stopped.
+    #[error("the datapath has stopped")]
+    Stopped,
+}
+
+impl From<PmdGone> for ControlError {
+    fn from(_: PmdGone) -> Self {
+        Self::Stopped
+    }
+}
+
+/// The running datapath.
+#[derive(Debug)]
+pub struct Datapath {
+    pmds: Vec<PmdHandle>,
+    registry: Mutex<Registry>,
+    lane_changes: mpsc::Sender<LaneChange>,
+    protection: AtomicBool,
+    tsc_hz: u64,
+}
+
+#[derive(Debug)]
+struct PmdHandle {
+    core: usize,
+    mailbox: Arc<Mailbox>,
+    shared: Arc<PmdShared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Debug)]
+struct Registry {
+    tenants: Vec<Option<TenantSettings>>,
+    ports: Vec<Option<PortEntry>>,
+    /// First freed, last used again: an answer that is still under way to a removed port must not
+    /// meet a new one.
+    free_ports: VecDeque<u16>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct PortEntry {
+    tenant: TenantIndex,
+    pmd: usize,
+}
+
+impl Datapath {
+    /// Allocates every table and starts one pinned thread per core.
+    ///
+    /// # Errors
+    /// See [`StartError`]; nothing is left running.
+    pub fn start(config: &DatapathConfig) -> Result<(Arc<Self>, SlowPathEnd), StartError> {
+        check_cores(&config.pmd_cores)?;
+        let tsc_hz = tsc::calibrate_hz()?;
+        let waker = Arc::new(Waker::default());
+        let (lane_changes, changes) = mpsc::channel();
+        let mut homebound = Vec::new();
+        let mut pmds = Vec::new();
+        let mesh = handoff_mesh(config.pmd_cores.len());
+        for (index, (&core, handoff)) in config.pmd_cores.iter().zip(mesh).enumerate() {
+            let shared = Arc::new(PmdShared::new());
+            let (mailbox, mail) = mailbox(Arc::clone(&shared));
+            let (homeward, home) = RingBuffer::new(RETURN_SLOTS);
+            homebound.push(home);
+            let notifier = Notifier::new().map_err(StartError::Notifier)?;
+            let parts = PmdParts {
+                index,
+                config,
+                handoff,
+                tsc_hz,
+                shared: Arc::clone(&shared),
+                mail,
+                homeward,
+                waker: Arc::clone(&waker),
+                notifier,
+            };
+            let thread = spawn_pinned(index, core, Pmd::new(parts)?)?;
+            let thread = Mutex::new(Some(thread));
+            pmds.push(PmdHandle { core, mailbox: Arc::new(mailbox), shared, thread });
+        }
+        let registry = Registry {
+            tenants: vec![None; MAX_TENANTS],
+            ports: vec![None; MAX_PORTS],
+            free_ports: (0..MAX_PORTS as u16).collect(),
+        };
+        let datapath = Self {
+            pmds,
+            registry: Mutex::new(registry),
+            lane_changes,
+            protection: AtomicBool::new(config.protection),
+            tsc_hz,
+        };
+        Ok((Arc::new(datapath), SlowPathEnd::new(changes, homebound, waker)))
+    }
+
+    /// Ends the PMDs and waits for their threads. Rings and mappings that they still held are
+    /// dropped with them; stop the sessions first.
+    pub fn stop(&self) {
+        for pmd in &self.pmds {
+            // An error means that it has stopped already.
+            let _ = pmd.mailbox.call([Mail::Stop]);
+            let thread = pmd.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(thread) = thread {
+                let _ = thread.join();
+            }
+        }
+    }
+
+    /// PMDs, stopped or not.
+    pub fn pmd_count(&self) -> usize {
+        self.pmds.len()
+    }
+
+    /// Frequency of the cycle counter, measured at start.
+    pub fn tsc_hz(&self) -> u64 {
+        self.tsc_hz
+    }
+
+    /// Opens a tenant's account on every PMD.
+    ///
+    /// # Errors
+    /// When there are too many.
+    pub fn tenant_add(&self, settings: TenantSettings) -> Result<TenantIndex, ControlError> {
+        let mut registry = self.registry();
+        let mut accounts = registry.tenants.iter().enumerate().skip(1);
+        let free = accounts.find(|(_, account)| account.is_none()).map(|(index, _)| index);
+        let tenant = TenantIndex(free.ok_or(ControlError::TooManyTenants)? as u16);
+        for (pmd, handle) in self.pmds.iter().enumerate() {
+            let (pmd_end, slow_end) = lane(pmd, tenant);
+            // The slow path hears of the lane before the first miss can be in it.
+            let _ = self.lane_changes.send(LaneChange::Add(slow_end));
+            let slot = Box::new(TenantSlot::new(tenant, pmd_end));
+            handle.mailbox.call([Mail::TenantAdd(settings, slot)])?;
+        }
+        if let Some(account) = registry.tenants.get_mut(usize::from(tenant.0)) {
+            *account = Some(settings);
+        }
+        Ok(tenant)
+    }
+
+    /// Changes a tenant's settings on every running PMD before it returns.
+    ///
+    /// # Errors
+    /// When there is no such tenant.
+    pub fn tenant_set(
+        &self,
+        tenant: TenantIndex,
+        settings: TenantSettings,
+    ) -> Result<(), ControlError> {
+        let mut registry = self.registry();
+        let account = registry.tenants.get_mut(usize::from(tenant.0)).and_then(Option::as_mut);
+        *account.ok_or(ControlError::NoSuchTenant)? = settings;
+        self.tell_all(|| Mail::TenantSet(tenant, settings))
+    }
+
+    /// Closes a tenant's account. Its books are forgotten with it.
+    ///
+    /// # Errors
+    /// While it has ports.
+    pub fn tenant_remove(&self, tenant: TenantIndex) -> Result<(), ControlError> {
+        let mut registry = self.registry();
+        if registry.ports.iter().flatten().any(|port| port.tenant == tenant) {
+            return Err(ControlError::TenantHasPorts);
+        }
+        let account = registry.tenants.get_mut(usize::from(tenant.0)).filter(|a| a.is_some());
+        *account.ok_or(ControlError::NoSuchTenant)? = None;
+        self.tell_all(|| Mail::TenantRemove(tenant))?;
+        let _ = self.lane_changes.send(LaneChange::Remove(tenant));
+        Ok(())
+    }
+
+    /// Makes a port known to every PMD and polled by one of them: `pmd`, or the one with the fewest
+    /// ports.
+    ///
+    /// # Errors
+    /// When there are too many, or no such tenant or PMD.
+    pub fn port_add(
+        &self,
+        tenant: TenantIndex,
+        pmd: Option<usize>,
+    ) -> Result<PortHandle, ControlError> {
+        let mut registry = self.registry();
+        if registry.tenants.get(usize::from(tenant.0)).is_none_or(Option::is_none) {
+            return Err(ControlError::NoSuchTenant);
+        }
+        let of_tenant =
+            registry.ports.iter().flatten().filter(|port| port.tenant == tenant).count();
+        if of_tenant >= MAX_PORTS_PER_TENANT {
+            return Err(ControlError::TooManyPortsOfTenant);
+        }
+        let pmd = match pmd {
+            Some(pmd) if pmd >= self.pmds.len() => return Err(ControlError::NoSuchPmd(pmd)),
+            Some(pmd) => pmd,
+            None => registry.emptiest_pmd(self.pmds.len()),
+        };
+        let index = PortIndex(registry.free_ports.pop_front().ok_or(ControlError::TooManyPorts)?);
+        let shard = || Arc::new(PortCounters::default());
+        let counters: Vec<_> = self.pmds.iter().map(|_| shard()).collect();
+        for (handle, counters) in self.pmds.iter().zip(&counters) {
+            let slot = PortSlot::new(index, tenant, pmd, Arc::clone(counters));
+            handle.mailbox.call([Mail::PortAdd(Box::new(slot))])?;
+        }
+        if let Some(entry) = registry.ports.get_mut(usize::from(index.0)) {
+            *entry = Some(PortEntry { tenant, pmd });
+        }
+        Ok(PortHandle { index, pmd, counters })
+    }
+
+    /// Makes every PMD forget a port; when it returns none touches it. Its session must have ended
+    /// (or is refused from now on), and no megaflow may output to it any more.
+    ///
+    /// # Errors
+    /// When there is no such port.
+    pub fn port_remove(&self, port: PortIndex) -> Result<(), ControlError> {
+        let mut registry = self.registry();
+        let entry = registry.ports.get_mut(usize::from(port.0)).filter(|entry| entry.is_some());
+        *entry.ok_or(ControlError::NoSuchPort)? = None;
+        registry.free_ports.push_back(port.0);
+        self.tell_all(|| Mail::PortRemove(port))
+    }
+
+    /// Where the sessions of a port put their rings.
+    ///
+    /// # Errors
+    /// When there is no such port.
+    pub fn ring_host(&self, port: PortIndex) -> Result<Arc<dyn RingHost>, ControlError> {
+        let entry = self.registry().ports.get(usize::from(port.0)).copied().flatten();
+        let pmd = entry.and_then(|entry| self.pmds.get(entry.pmd));
+        let mailbox = Arc::clone(&pmd.ok_or(ControlError::NoSuchPort)?.mailbox);
+        Ok(Arc::new(PortRings { mailbox, port }))
+    }
+
+    /// Tells every PMD that the tables have changed. When it returns, no PMD uses any of `stale`,
+    /// and none will accept a megaflow walked under a generation before `generation`.
+    ///
+    /// # Errors
+    /// When the datapath has stopped.
+    pub fn tables_changed(
+        &self,
+        generation: u64,
+        stale: &[Arc<Megaflow>],
+    ) -> Result<(), ControlError> {
+        for handle in &self.pmds {
+            let removals = stale
+                .chunks(STALE_PER_MAIL)
+                .map(|chunk| Mail::Stale(chunk.iter().map(|megaflow| megaflow.matcher).collect()));
+            handle.mailbox.call(std::iter::once(Mail::Generation(generation)).chain(removals))?;
+        }
+        Ok(())
+    }
+
+    /// Turns the gate on or off on the running PMDs; accounting goes on either way.
+    ///
+    /// # Errors
+    /// When the datapath has stopped.
+    pub fn set_protection(&self, on: bool) -> Result<(), ControlError> {
+        self.tell_all(|| Mail::Protection(on))?;
+        self.protection.store(on, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether the gate is on.
+    pub fn protection(&self) -> bool {
+        self.protection.load(Ordering::Relaxed)
+    }
+
+    /// Every PMD's figures.
+    pub fn pmd_snapshots(&self) -> Vec<PmdSnapshot> {
+        let snapshot = |(index, pmd): (usize, &PmdHandle)| pmd.shared.snapshot(index, pmd.core);
+        self.pmds.iter().enumerate().map(snapshot).collect()
+    }
+
+    fn tell_all(&self, order: impl Fn() -> Mail) -> Result<(), ControlError> {
+        for handle in &self.pmds {
+            handle.mailbox.call([order()])?;
+        }
+        Ok(())
+    }
+
+    fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Datapath {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Registry {
+    fn emptiest_pmd(&self, pmds: usize) -> usize {
+        let ports_of = |pmd: &usize| self.ports.iter().flatten().filter(|p| p.pmd == *pmd).count();
+        (0..pmds).min_by_key(ports_of).unwrap_or(0)
+    }
+}
+
+fn check_cores(cores: &[usize]) -> Result<(), StartError> {
+    match cores {
+        [] => Err(StartError::NoCores),
+        [first, rest @ ..] if rest.contains(first) => Err(StartError::CoreTwice(*first)),
+        [_, rest @ ..] => {
+            if rest.is_empty() {
+                Ok(())
+            } else {
+                check_cores(rest)
+            }
+        }
+    }
+}
+
+fn spawn_pinned(index: usize, core: usize, mut pmd: Pmd) -> Result<JoinHandle<()>, StartError> {
+    let (pinned, outcome) = mpsc::channel();
+    let body = move || {
+        let result = pin_to_core(core);
+        let failed = result.is_err();
+        let _ = pinned.send(result);
+        if !failed {
+            pmd.run();
+        }
+    };
+    let thread = std::thread::Builder::new().name(format!("pmd-{index}")).spawn(body);
+    let thread = thread.map_err(StartError::Thread)?;
+    match outcome.recv() {
+        Ok(Ok(())) => Ok(thread),
+        Ok(Err(source)) => Err(StartError::Pin { core, source }),
+        Err(_) => Err(StartError::Thread(std::io::ErrorKind::BrokenPipe.into())),
+    }
+}
+
+fn pin_to_core(core: usize) -> std::io::Result<()> {
+    use rustix::thread::{CpuSet, sched_setaffinity};
+    if core >= CpuSet::MAX_CPU {
+        return Err(std::io::ErrorKind::InvalidInput.into());
+    }
+    let mut cores = CpuSet::new();
+    cores.set(core);
+    Ok(sched_setaffinity(None, &cores)?)
+}

@@ -1,0 +1,173 @@
+//! A tenant's way into the slow path and back: one lane per tenant and PMD, so that one tenant's
+//! misses neither fill nor delay another's.
+
+use std::sync::Arc;
+
+use rtrb::{Consumer, Producer, RingBuffer};
+use tollgate_packet::{FlowKey, PortIndex};
+use tollgate_policy::TenantIndex;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::byte_ring::{RecordConsumer, RecordProducer, byte_ring};
+use crate::limits::{MISS_ARENA_BYTES, PENDING_FLOWS, PENDING_PROBES, REPLY_SLOTS};
+use crate::megaflow::Megaflow;
+
+/// What stands in front of the frame in a miss record.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct MissHead {
+    pub(crate) key: FlowKey,
+    pub(crate) key_hash: u64,
+    pub(crate) port: u16,
+    /// 1 when a packet of the same flow is ahead of this one in the slow path.
+    pub(crate) follower: u16,
+    pub(crate) reserved: u32,
+}
+
+/// The slow path's answer to one miss.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) port: PortIndex,
+    pub(crate) key_hash: u64,
+    pub(crate) frame: Vec<u8>,
+    pub(crate) megaflow: Arc<Megaflow>,
+    pub(crate) install: bool,
+}
+
+/// The PMD's end.
+#[derive(Debug)]
+pub(crate) struct PmdLane {
+    misses: RecordProducer,
+    pub(crate) replies: Consumer<Reply>,
+    pub(crate) pending: PendingFlows,
+}
+
+/// The slow path's end.
+#[derive(Debug)]
+pub(crate) struct SlowLane {
+    pub(crate) pmd: usize,
+    pub(crate) tenant: TenantIndex,
+    pub(crate) misses: RecordConsumer,
+    pub(crate) replies: Producer<Reply>,
+}
+
+/// Makes both ends of a tenant's lane on one PMD.
+pub(crate) fn lane(pmd: usize, tenant: TenantIndex) -> (PmdLane, SlowLane) {
+    let (misses_in, misses) = byte_ring(MISS_ARENA_BYTES);
+    let (replies, replies_out) = RingBuffer::new(REPLY_SLOTS);
+    let pmd_end = PmdLane { misses: misses_in, replies: replies_out, pending: PendingFlows::new() };
+    (pmd_end, SlowLane { pmd, tenant, misses, replies })
+}
+
+impl PmdLane {
+    /// Queues a packet; `false` when the arena or the table of pending flows is full.
+    #[must_use]
+    pub(crate) fn queue(
+        &mut self,
+        port: PortIndex,
+        key: &FlowKey,
+        key_hash: u64,
+        frame: &[u8],
+    ) -> bool {
+        let Some(ahead) = self.pending.enter(key_hash) else { return false };
+        let follower = u16::from(ahead > 0);
+        let head = MissHead { key: *key, key_hash, port: port.0, follower, reserved: 0 };
+        let queued = self.misses.push(head.as_bytes(), frame);
+        if !queued {
+            self.pending.leave(key_hash);
+        }
+        queued
+    }
+}
+
+/// How many packets of which flows are in the slow path. While a flow has some, its later packets
+/// follow them there, so that none overtakes.
+#[derive(Debug)]
+pub(crate) struct PendingFlows {
+    slots: Box<[PendingFlow]>,
+    packets: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct PendingFlow {
+    key_hash: u64,
+    packets: u32,
+}
+
+impl PendingFlows {
+    fn new() -> Self {
+        Self { slots: vec![PendingFlow::default(); PENDING_FLOWS].into(), packets: 0 }
+    }
+
+    /// Packets in the slow path, of all flows.
+    pub(crate) fn packets(&self) -> usize {
+        self.packets
+    }
+
+    /// Whether packets of this flow are in the slow path.
+    pub(crate) fn contains(&self, key_hash: u64) -> bool {
+        self.packets > 0 && Self::probes(key_hash).any(|at| self.holds(at, key_hash))
+    }
+
+    fn probes(key_hash: u64) -> impl Iterator<Item = usize> {
+        (0..PENDING_PROBES).map(move |step| (key_hash as usize).wrapping_add(step) % PENDING_FLOWS)
+    }
+
+    fn holds(&self, at: usize, key_hash: u64) -> bool {
+        self.slots.get(at).is_some_and(|flow| flow.packets > 0 && flow.key_hash == key_hash)
+    }
+
+    /// Counts one more packet of the flow and says how many were there; `None` without a slot.
+    fn enter(&mut self, key_hash: u64) -> Option<u32> {
+        let vacant = |at: &usize| self.slots.get(*at).is_some_and(|flow| flow.packets == 0);
+        let at = Self::probes(key_hash)
+            .find(|at| self.holds(*at, key_hash))
+            .or_else(|| Self::probes(key_hash).find(vacant))?;
+        let flow = self.slots.get_mut(at)?;
+        flow.key_hash = key_hash;
+        flow.packets += 1;
+        self.packets += 1;
+        Some(flow.packets - 1)
+    }
+
+    /// One packet of the flow is back.
+    pub(crate) fn leave(&mut self, key_hash: u64) {
+        let found = Self::probes(key_hash).find(|at| self.holds(*at, key_hash));
+        if let Some(flow) = found.and_then(|at| self.slots.get_mut(at)) {
+            flow.packets -= 1;
+            self.packets -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flow_is_pending_until_its_last_packet_is_back() {
+        let mut pending = PendingFlows::new();
+        assert_eq!(pending.enter(7), Some(0));
+        assert_eq!(pending.enter(7), Some(1));
+        assert!(pending.contains(7) && !pending.contains(8));
+        pending.leave(7);
+        assert!(pending.contains(7));
+        pending.leave(7);
+        assert!(!pending.contains(7));
+        pending.leave(7);
+        assert_eq!(pending.packets(), 0);
+    }
+
+    #[test]
+    fn colliding_flows_are_refused_beyond_the_probes() {
+        let mut pending = PendingFlows::new();
+        let colliding = |n: u64| n << 32;
+        for n in 0..PENDING_PROBES as u64 {
+            assert_eq!(pending.enter(colliding(n)), Some(0));
+        }
+        assert_eq!(pending.enter(colliding(99)), None);
+        pending.leave(colliding(0));
+        assert_eq!(pending.enter(colliding(99)), Some(0));
+        assert!(pending.contains(colliding(3)));
+    }
+}

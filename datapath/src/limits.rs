@@ -1,0 +1,86 @@
+//! Bounds on what a PMD keeps and on what one turn may do.
+
+/// Tenants of one switch. Every PMD has an account for each, so this bounds its tables; a host has
+/// at most some hundreds of VMs.
+pub const MAX_TENANTS: usize = 1024;
+
+/// Ports of one switch, the width of every PMD's port table.
+pub const MAX_PORTS: usize = 1024;
+
+/// Receive (and transmit) rings of one port: the queue pairs that are offered.
+pub const MAX_QUEUE_PAIRS: usize = 8;
+
+/// Packets of one task.
+pub const TASK_PACKETS: usize = 32;
+
+/// Copies that wait for delivery before they are written out. Twice a task's packets, so that a
+/// unicast burst is delivered in one go and a mirror in few.
+pub const PENDING_OUTPUTS: usize = 64;
+
+/// Header snapshots of one task, for action lists that edit between outputs. When they are used
+/// up, what is pending is delivered and they are free again.
+pub const HEADER_SNAPSHOTS: usize = 32;
+
+/// Payload bytes that wait for delivery before the clock is looked at: one copy of 16 KiB takes
+/// about a quantum.
+pub const PENDING_BYTES: u64 = 16 * 1024;
+
+/// Mail taken per turn. Each item is bounded work, and `system`'s slice of a turn must be too.
+pub const MAIL_PER_TURN: usize = 4;
+
+/// Mail that may wait; the sender waits beyond it.
+pub const MAILBOX_SLOTS: usize = 256;
+
+/// Stale megaflows named in one piece of mail: removing one costs about a cache miss or two.
+pub const STALE_PER_MAIL: usize = 32;
+
+/// Bytes of misses that one tenant may have queued on one PMD: some 200 small frames, or 28 jumbo
+/// ones.
+pub const MISS_ARENA_BYTES: usize = 256 * 1024;
+
+/// Flows of one tenant that may have packets in the slow path at once.
+pub const PENDING_FLOWS: usize = 1024;
+
+/// Slots looked at for a pending flow.
+pub const PENDING_PROBES: usize = 8;
+
+/// Answers of the slow path that wait for one tenant: no fewer than the misses that the arena can
+/// hold (an empty frame's record takes about 120 bytes), so that the slow path never waits.
+pub const REPLY_SLOTS: usize = 4096;
+
+/// Slow-path answers sent in one task.
+pub const REPLIES_PER_TASK: usize = 8;
+
+/// Bytes of frames on their way from one PMD to another.
+pub const HANDOFF_BYTES: usize = 1024 * 1024;
+
+/// Frames of other PMDs that are delivered per turn: the share of a turn that, like a NIC's, is
+/// spent before the owner of the work is known.
+pub const HANDOFFS_PER_TURN: usize = 16;
+
+/// Things on their way back from a PMD. A PMD takes nothing that it could not give back.
+pub const RETURN_SLOTS: usize = 8192;
+
+/// Actions compiled into one megaflow: a flood to every port with a few edits.
+pub const MAX_OPS: usize = MAX_PORTS + 64;
+
+/// Quick services: a queue that gave fewer frames than this is left alone for
+/// [`SMALL_SERVICE_REST_CYCLES`], because polling it at once makes the index line bounce between
+/// two cores (measured: 1.3 times the rate of one-frame publishers, and lower round trips).
+pub const SMALL_SERVICE_PACKETS: usize = 8;
+
+/// See [`SMALL_SERVICE_PACKETS`].
+pub const SMALL_SERVICE_REST_CYCLES: u64 = 1000;
+
+/// A gap between two readings of the clock that is looked into: below it a descheduled thread
+/// and slow memory cannot be told apart at a bearable price.
+pub const LONG_GAP_US: u64 = 50;
+
+/// How often a PMD does what need not be done every turn.
+pub const HOUSEKEEPING_US: u64 = 1000;
+
+/// Ports of one tenant: a VM with more cards than PCI slots is a mistake.
+pub const MAX_PORTS_PER_TENANT: usize = 32;
+
+/// Rings of one tenant that one PMD polls.
+pub const MAX_RINGS_PER_TENANT: usize = MAX_PORTS_PER_TENANT * MAX_QUEUE_PAIRS;

@@ -1,0 +1,135 @@
+//! Orders to a PMD, and what it gives back on them.
+//!
+//! A call returns only after the PMD has taken the order in. Whatever the PMD no longer needs comes
+//! back in the same call and is dropped here: a PMD frees no memory and unmaps none.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rtrb::{Consumer, Producer, RingBuffer};
+use tollgate_packet::{FlowMatch, PortIndex};
+use tollgate_policy::TenantIndex;
+use tollgate_vhost::ActiveVring;
+
+use crate::control::TenantSettings;
+use crate::limits::{MAILBOX_SLOTS, RETURN_SLOTS};
+use crate::pmd::{PortSlot, TenantSlot};
+use crate::shared::PmdShared;
+
+/// One order. Each is bounded work.
+#[derive(Debug)]
+pub(crate) enum Mail {
+    TenantAdd(TenantSettings, Box<TenantSlot>),
+    TenantSet(TenantIndex, TenantSettings),
+    TenantRemove(TenantIndex),
+    PortAdd(Box<PortSlot>),
+    PortRemove(PortIndex),
+    RingStart(PortIndex, Box<ActiveVring>),
+    RingStop(PortIndex, u16),
+    /// Refuse megaflows walked under an older generation from now on.
+    Generation(u64),
+    /// Forget the megaflows with these matches.
+    Stale(Box<[FlowMatch]>),
+    Protection(bool),
+    Stop,
+}
+
+/// What comes back on an order, to be dropped off the PMD.
+#[derive(Debug)]
+pub(crate) enum Discard {
+    Ring(Box<ActiveVring>),
+    #[expect(dead_code, reason = "held only to be dropped off the PMD")]
+    Port(Box<PortSlot>),
+    #[expect(dead_code, reason = "as above")]
+    Tenant(Box<TenantSlot>),
+    #[expect(dead_code, reason = "as above")]
+    Stale(Box<[FlowMatch]>),
+}
+
+/// The PMD thread has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the polling thread has stopped")]
+pub(crate) struct PmdGone;
+
+/// The control side of one PMD's mail.
+#[derive(Debug)]
+pub(crate) struct Mailbox {
+    ends: Mutex<MailboxEnds>,
+    shared: Arc<PmdShared>,
+}
+
+#[derive(Debug)]
+struct MailboxEnds {
+    orders: Producer<Mail>,
+    discards: Consumer<Discard>,
+    sent: u64,
+}
+
+/// The PMD's side.
+#[derive(Debug)]
+pub(crate) struct PmdMail {
+    pub(crate) orders: Consumer<Mail>,
+    pub(crate) discards: Producer<Discard>,
+    pub(crate) taken: u64,
+}
+
+/// Makes both sides of a PMD's mail.
+pub(crate) fn mailbox(shared: Arc<PmdShared>) -> (Mailbox, PmdMail) {
+    let (orders, orders_out) = RingBuffer::new(MAILBOX_SLOTS);
+    let (discards_in, discards) = RingBuffer::new(RETURN_SLOTS);
+    let ends = Mutex::new(MailboxEnds { orders, discards, sent: 0 });
+    (Mailbox { ends, shared }, PmdMail { orders: orders_out, discards: discards_in, taken: 0 })
+}
+
+impl Mailbox {
+    /// Sends the orders and waits until the PMD has carried out the last.
+    pub(crate) fn call(
+        &self,
+        orders: impl IntoIterator<Item = Mail>,
+    ) -> Result<Vec<Discard>, PmdGone> {
+        let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut discards = Vec::new();
+        for order in orders {
+            let mut unsent = Some(order);
+            self.wait_until(|| {
+                if let Some(order) = unsent.take()
+                    && let Err(rtrb::PushError::Full(order)) = ends.orders.push(order)
+                {
+                    unsent = Some(order);
+                }
+                unsent.is_none()
+            })?;
+            ends.sent += 1;
+        }
+        let sent = ends.sent;
+        let done = self.wait_until(|| {
+            while let Ok(discard) = ends.discards.pop() {
+                discards.push(discard);
+            }
+            self.shared.mail_acked.load(Ordering::Acquire) >= sent
+        });
+        while let Ok(discard) = ends.discards.pop() {
+            discards.push(discard);
+        }
+        done.map(|()| discards)
+    }
+
+    /// Polls with short sleeps: the PMD answers within a turn, but must not have to wake us.
+    fn wait_until(&self, mut done: impl FnMut() -> bool) -> Result<(), PmdGone> {
+        for attempt in 0_u32.. {
+            if done() {
+                return Ok(());
+            }
+            if self.shared.stopped.load(Ordering::Acquire) {
+                return if done() { Ok(()) } else { Err(PmdGone) };
+            }
+            if attempt > 100 {
+                std::thread::sleep(Duration::from_micros(20));
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+        Err(PmdGone)
+    }
+}

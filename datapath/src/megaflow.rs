@@ -1,0 +1,84 @@
+//! What the slow path decides once for many packets.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tollgate_frame::DropReason;
+use tollgate_packet::edit::Edit;
+use tollgate_packet::{FlowMatch, PortIndex};
+use tollgate_policy::TenantIndex;
+
+/// One step of a compiled action list. Floods are already expanded to their outputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Send the packet, as it is now, to a port.
+    Output(PortIndex),
+    /// Change the header copy; a packet that lacks the field is dropped with a reason.
+    Edit(Edit),
+    /// Spend this many cycles on every packet. No flow rule compiles to it: it exists to prove that
+    /// what is spent for a tenant is charged to it.
+    Burn(u32),
+}
+
+/// A cached decision, valid for every packet that agrees with `matcher`.
+#[derive(Debug)]
+pub struct Megaflow {
+    /// `in_port` holds a datapath [`PortIndex`] and is always matched exactly.
+    pub matcher: FlowMatch,
+    /// What to do, in order.
+    pub ops: Box<[Op]>,
+    /// The reason that is counted when `ops` has no output.
+    pub drop_reason: DropReason,
+    /// Who pays for the packets, and whose quota in the caches it uses.
+    pub owner: TenantIndex,
+    /// Generation of the tables under which they were walked; a PMD that has heard of a newer one
+    /// refuses it.
+    pub generation: u64,
+    /// What it has carried.
+    pub stats: MegaflowStats,
+}
+
+impl Megaflow {
+    /// Copies that the action list makes of a packet.
+    pub fn output_count(&self) -> usize {
+        self.ops.iter().filter(|op| matches!(op, Op::Output(_))).count()
+    }
+}
+
+/// Counters of one megaflow: written by the one PMD that holds it, read by anybody.
+#[derive(Debug, Default)]
+pub struct MegaflowStats {
+    packets: AtomicU64,
+    bytes: AtomicU64,
+    last_used_tsc: AtomicU64,
+}
+
+impl MegaflowStats {
+    /// Counts packets. Single writer: a plain load and store, cheaper than an atomic add.
+    #[inline]
+    pub(crate) fn add(&self, packets: u64, bytes: u64, now_tsc: u64) {
+        single_writer_add(&self.packets, packets);
+        single_writer_add(&self.bytes, bytes);
+        self.last_used_tsc.store(now_tsc, Ordering::Relaxed);
+    }
+
+    /// Packets so far.
+    pub fn packets(&self) -> u64 {
+        self.packets.load(Ordering::Relaxed)
+    }
+
+    /// Bytes so far, as received.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// When the last packet passed; 0 before the first.
+    pub fn last_used_tsc(&self) -> u64 {
+        self.last_used_tsc.load(Ordering::Relaxed)
+    }
+}
+
+/// Adds to a counter that only the calling thread writes.
+#[inline(always)]
+pub(crate) fn single_writer_add(counter: &AtomicU64, amount: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+}

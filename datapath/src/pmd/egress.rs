@@ -1,0 +1,349 @@
+//! From a decision to the destination's ring: action lists, outputs grouped by port, one copy each.
+
+use tollgate_accel::tsc;
+use tollgate_frame::{DropReason, Segment, payload_len};
+use tollgate_packet::edit::{self, Edit};
+use tollgate_packet::parse::Layout;
+use tollgate_packet::{HeaderBuf, PortIndex};
+use tollgate_policy::TenantIndex;
+use tollgate_vhost::Notifier;
+
+use crate::counters::PortCounters;
+use crate::handoff::HandoffOut;
+use crate::limits::{HEADER_SNAPSHOTS, MAX_PORTS, MAX_QUEUE_PAIRS, PENDING_BYTES, PENDING_OUTPUTS};
+use crate::megaflow::{Megaflow, Op};
+use crate::pmd::frames::Frames;
+use crate::pmd::ports::{PortSlot, PortTable, RingRef};
+
+/// A copy that waits to be delivered.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    port: PortIndex,
+    packet: u8,
+    /// The header to send with it: the packet's own, or a snapshot.
+    snapshot: Option<u8>,
+    flow_hash: u64,
+}
+
+/// A header as it was at one output, or is after edits that follow one.
+#[derive(Clone, Debug, Default)]
+struct Snapshot {
+    header: HeaderBuf,
+    layout: Layout,
+}
+
+/// The outputs of one task.
+#[derive(Debug)]
+pub(crate) struct Egress {
+    /// This PMD; ports of others are reached by handing frames over.
+    pmd: usize,
+    handoff: HandoffOut,
+    pending: Vec<Pending>,
+    pending_bytes: u64,
+    snapshots: Box<[Snapshot]>,
+    snapshots_used: usize,
+    /// Receive rings with frames that their guests cannot see yet.
+    unpublished: Vec<RingRef>,
+    /// Tenants whose guests were interrupted, once for each interrupt.
+    interrupted: Vec<TenantIndex>,
+    pub(crate) notifications: u64,
+}
+
+impl Egress {
+    pub(crate) fn new(pmd: usize, handoff: HandoffOut) -> Self {
+        Self {
+            pmd,
+            handoff,
+            pending: Vec::with_capacity(PENDING_OUTPUTS),
+            pending_bytes: 0,
+            snapshots: vec![Snapshot::default(); HEADER_SNAPSHOTS].into(),
+            snapshots_used: 0,
+            // Every ring there can be: the lists never grow on a PMD.
+            unpublished: Vec::with_capacity(MAX_PORTS * MAX_QUEUE_PAIRS),
+            interrupted: Vec::with_capacity(MAX_PORTS * MAX_QUEUE_PAIRS + 1),
+            notifications: 0,
+        }
+    }
+
+    /// Runs a megaflow's actions on one packet. Its outputs are delivered at the latest by the next
+    /// [`flush`](Self::flush).
+    #[inline]
+    pub(crate) fn run<F: Frames>(
+        &mut self,
+        megaflow: &Megaflow,
+        frames: &mut F,
+        at: usize,
+        flow_hash: u64,
+        ports: &mut PortTable,
+        source: Source<'_>,
+    ) {
+        let mut current = CurrentHeader { packet: at, snapshot: None, referenced: false };
+        let mut outputs = 0_u64;
+        let mut failed = false;
+        for op in &megaflow.ops {
+            match op {
+                Op::Output(port) => {
+                    if self.pending.len() == PENDING_OUTPUTS || self.pending_bytes > PENDING_BYTES {
+                        self.flush(frames, ports, source);
+                    }
+                    self.push(*port, &current, flow_hash, frames);
+                    current.referenced = true;
+                    outputs += 1;
+                }
+                Op::Edit(edit) => {
+                    if current.referenced {
+                        self.leave_header_as_sent(&mut current, frames, ports, source);
+                    }
+                    if !self.edit(edit, &current, frames) {
+                        failed = true;
+                        break;
+                    }
+                }
+                Op::Burn(cycles) => burn(u64::from(*cycles)),
+            }
+        }
+        match (outputs, failed) {
+            (0, true) => source.counters.dropped(DropReason::EditFailed, 1),
+            (0, false) => source.counters.dropped(megaflow.drop_reason, 1),
+            (1, false) => {}
+            (_, false) => source.counters.cloned(outputs - 1),
+            // The copies already made stand; the one that could not be edited is lost.
+            (_, true) => {
+                source.counters.cloned(outputs);
+                source.counters.dropped(DropReason::EditFailed, 1);
+            }
+        }
+    }
+
+    #[inline]
+    fn push<F: Frames>(
+        &mut self,
+        port: PortIndex,
+        current: &CurrentHeader,
+        flow_hash: u64,
+        frames: &F,
+    ) {
+        self.pending_bytes += frames.packet(current.packet).map_or(0, |p| u64::from(p.frame_len));
+        self.pending.push(Pending {
+            port,
+            packet: current.packet as u8,
+            snapshot: current.snapshot,
+            flow_hash,
+        });
+    }
+
+    /// A pending output names the current header: edits go to a copy of it. Without room for one,
+    /// what is pending is delivered, and then nothing names the header any more.
+    fn leave_header_as_sent<F: Frames>(
+        &mut self,
+        current: &mut CurrentHeader,
+        frames: &F,
+        ports: &mut PortTable,
+        source: Source<'_>,
+    ) {
+        current.referenced = false;
+        if self.snapshots_used == self.snapshots.len() {
+            return self.flush(frames, ports, source);
+        }
+        let next = self.snapshots_used;
+        let (older, newer) = self.snapshots.split_at_mut(next);
+        let Some(copy) = newer.first_mut() else { return };
+        match current.snapshot.and_then(|index| older.get(usize::from(index))) {
+            Some(sent) => {
+                copy.header.clone_from_header(&sent.header);
+                copy.layout = sent.layout;
+            }
+            None => {
+                let Some(packet) = frames.packet(current.packet) else { return };
+                copy.header.clone_from_header(&packet.header);
+                copy.layout = packet.layout;
+            }
+        }
+        self.snapshots_used += 1;
+        current.snapshot = Some(next as u8);
+    }
+
+    #[inline]
+    fn edit<F: Frames>(&mut self, edit: &Edit, current: &CurrentHeader, frames: &mut F) -> bool {
+        let Some(packet) = frames.packet_mut(current.packet) else { return false };
+        let snapshot =
+            current.snapshot.and_then(|index| self.snapshots.get_mut(usize::from(index)));
+        let outcome = match snapshot {
+            Some(copy) => edit::apply(edit, &mut copy.header, &mut copy.layout, &packet.key),
+            None => edit::apply(edit, &mut packet.header, &mut packet.layout, &packet.key),
+        };
+        outcome.is_ok()
+    }
+
+    /// Delivers the frame at 0 to one port.
+    pub(crate) fn send<F: Frames>(
+        &mut self,
+        port: PortIndex,
+        flow_hash: u64,
+        frames: &F,
+        ports: &mut PortTable,
+        source: Source<'_>,
+    ) {
+        let header = CurrentHeader { packet: 0, snapshot: None, referenced: false };
+        self.push(port, &header, flow_hash, frames);
+        self.flush(frames, ports, source);
+    }
+
+    /// Whether enough is pending that delivering it takes a good part of a quantum.
+    #[inline]
+    pub(crate) fn is_heavy(&self) -> bool {
+        self.pending.len() * 2 >= PENDING_OUTPUTS || self.pending_bytes > PENDING_BYTES
+    }
+
+    /// Copies everything pending into the destinations' rings, port by port. The guests see it only
+    /// after [`publish`](Self::publish).
+    pub(crate) fn flush<F: Frames>(
+        &mut self,
+        frames: &F,
+        ports: &mut PortTable,
+        source: Source<'_>,
+    ) {
+        let mut delivered = 0_u64;
+        for first in 0..self.pending.len() {
+            delivered += self.deliver_group(first, frames, ports, source);
+        }
+        source.counters.forwarded(delivered);
+        self.pending.clear();
+        self.pending_bytes = 0;
+    }
+
+    /// Delivers, in order, the pending outputs to the port of entry `first` that no earlier group
+    /// has delivered, and marks them so.
+    #[inline]
+    fn deliver_group<F: Frames>(
+        &mut self,
+        first: usize,
+        frames: &F,
+        ports: &mut PortTable,
+        source: Source<'_>,
+    ) -> u64 {
+        let Some(port) = self.pending.get(first).map(|pending| pending.port) else { return 0 };
+        if port == DELIVERED {
+            return 0;
+        }
+        let mut slot = ports.get_mut(port);
+        let (mut frames_out, mut bytes_out, mut refused, mut handed) = (0_u64, 0_u64, 0_u64, 0_u64);
+        let Some(group) = self.pending.get_mut(first..) else { return 0 };
+        if let Some(slot) = slot.as_deref_mut() {
+            slot.prefetch(group.iter().filter(|pending| pending.port == port).count());
+        }
+        for pending in group.iter_mut().filter(|pending| pending.port == port) {
+            pending.port = DELIVERED;
+            let at = usize::from(pending.packet);
+            let snapshot =
+                pending.snapshot.and_then(|index| self.snapshots.get(usize::from(index)));
+            let header = match snapshot {
+                Some(copy) => copy.header.bytes(),
+                None => frames.packet(at).map_or(&[][..], |packet| packet.header.bytes()),
+            };
+            let payload = frames.payload(at);
+            let outcome = match slot.as_deref_mut() {
+                None => Err(DropReason::NoSuchPort),
+                Some(slot) if slot.home != self.pmd => {
+                    let ends = (source.port, port);
+                    let hash = pending.flow_hash;
+                    let pushed = self.handoff.push(slot.home, ends, hash, header, payload);
+                    handed += u64::from(pushed);
+                    if pushed { continue } else { Err(DropReason::HandoffFull) }
+                }
+                Some(slot) => {
+                    deliver(slot, pending.flow_hash, header, payload, &mut self.unpublished)
+                }
+            };
+            match outcome {
+                Ok(()) => {
+                    frames_out += 1;
+                    bytes_out += (header.len() + payload_len(payload)) as u64;
+                }
+                Err(reason) => {
+                    refused += 1;
+                    source.counters.dropped(reason, 1);
+                }
+            }
+        }
+        if let Some(slot) = slot {
+            source.counters.handed_out(handed);
+            slot.counters.transmitted(frames_out, bytes_out);
+            slot.counters.refused(refused);
+        }
+        frames_out
+    }
+
+    /// Shows the guests what was delivered, each ring once, and interrupts those that ask for it.
+    /// The header snapshots are free again.
+    pub(crate) fn publish(&mut self, ports: &mut PortTable, notifier: &mut Notifier) {
+        for at in &self.unpublished {
+            let Some(slot) = ports.get_mut(at.port) else { continue };
+            let tenant = slot.tenant;
+            slot.clear_unpublished(at.pair);
+            if let Some(ring) = slot.guest_rx(at.pair)
+                && ring.publish()
+                && let Some(call) = ring.call_fd()
+            {
+                notifier.queue(call);
+                self.interrupted.push(tenant);
+            }
+        }
+        self.unpublished.clear();
+        self.snapshots_used = 0;
+    }
+
+    /// Interrupts the transmitting guest too.
+    pub(crate) fn interrupt_sender(&mut self, tenant: TenantIndex) {
+        self.interrupted.push(tenant);
+    }
+
+    /// The receivers of the interrupts queued since the last call, who pay for them.
+    pub(crate) fn take_interrupted(&mut self, mut pay: impl FnMut(&[TenantIndex])) {
+        if !self.interrupted.is_empty() {
+            self.notifications += self.interrupted.len() as u64;
+            pay(&self.interrupted);
+            self.interrupted.clear();
+        }
+    }
+}
+
+/// Copies a frame into one of the port's receive rings.
+#[inline]
+fn deliver(
+    slot: &mut PortSlot,
+    flow_hash: u64,
+    header: &[u8],
+    payload: &[Segment<'_>],
+    unpublished: &mut Vec<RingRef>,
+) -> Result<(), DropReason> {
+    let pair = slot.pick_guest_rx(flow_hash).ok_or(DropReason::TxNoQueue)?;
+    if slot.mark_unpublished(pair) {
+        unpublished.push(RingRef { port: slot.index, pair });
+    }
+    slot.guest_rx(pair).ok_or(DropReason::TxNoQueue)?.deliver(header, payload)
+}
+
+/// Where the packets of a task came from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source<'a> {
+    pub(crate) port: PortIndex,
+    pub(crate) counters: &'a PortCounters,
+}
+
+/// Marks a pending output as delivered. No port has this index ([`MAX_PORTS`](crate::limits::MAX_PORTS)).
+const DELIVERED: PortIndex = PortIndex(u16::MAX);
+
+/// Which header the next action sees, and whether a pending output names it.
+struct CurrentHeader {
+    packet: usize,
+    snapshot: Option<u8>,
+    referenced: bool,
+}
+
+fn burn(cycles: u64) {
+    let until = tsc::now().saturating_add(cycles);
+    while tsc::now() < until {
+        std::hint::spin_loop();
+    }
+}

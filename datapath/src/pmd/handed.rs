@@ -1,0 +1,52 @@
+//! Frames that other PMDs hand over because their output port is polled here.
+
+use std::sync::Arc;
+
+use tollgate_frame::DropReason;
+use tollgate_policy::{Account, TenantIndex};
+
+use crate::limits::HANDOFFS_PER_TURN;
+use crate::pmd::Pmd;
+use crate::pmd::egress::Source;
+use crate::pmd::frames::OwnedFrame;
+
+impl Pmd {
+    /// Delivers a few of them, each charged to the tenant that sent it; `true` when there was one.
+    ///
+    /// They come mixed, as from a NIC, so the gate cannot hold one tenant's back. Instead a frame of
+    /// a tenant in debt is dropped, after it is attributed, while a funded one has work.
+    pub(crate) fn take_handed_frames(&mut self) -> bool {
+        let mut payer: Option<TenantIndex> = None;
+        for _ in 0..HANDOFFS_PER_TURN {
+            let Some(handed) = self.handoff_in.pop() else { break };
+            // The ingress port may be gone; then so are its counters, and nobody is left to pay.
+            let ingress = self.ports.get(handed.in_port);
+            let Some((tenant, counters)) =
+                ingress.map(|slot| (slot.tenant, Arc::clone(&slot.counters)))
+            else {
+                self.accounts.lap(Account::Tenant(TenantIndex::SYSTEM));
+                continue;
+            };
+            counters.handed_in();
+            let over_share = self.accounts.is_over_share(tenant);
+            if over_share {
+                counters.dropped(DropReason::TenantOverShare, 1);
+            } else {
+                let frame = OwnedFrame::new(&mut self.returned, handed.frame);
+                let source = Source { port: handed.in_port, counters: &counters };
+                let (port, hash) = (handed.out_port, handed.flow_hash);
+                self.egress.send(port, hash, &frame, &mut self.ports, source);
+            }
+            // Each sender pays for publishing its own run of frames.
+            if let Some(previous) = payer.filter(|previous| *previous != tenant) {
+                self.publish(previous);
+            }
+            self.accounts.lap_tenant(tenant);
+            payer = Some(tenant);
+        }
+        if let Some(tenant) = payer {
+            self.publish(tenant);
+        }
+        payer.is_some()
+    }
+}

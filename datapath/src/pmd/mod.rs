@@ -1,0 +1,177 @@
+//! The polling thread. Everything in here belongs to one thread; the way in and out is mail.
+
+mod accounts;
+mod cache;
+mod egress;
+mod frames;
+mod handed;
+mod ports;
+mod post;
+mod task;
+mod tenants;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+use rtrb::Producer;
+use tollgate_accel::hash::HashSecret;
+use tollgate_classifier::{ExactTable, MegaflowCache};
+use tollgate_frame::{Burst, Packet};
+use tollgate_policy::{Account, Books, ConfigError, Scheduler, TenantIndex};
+use tollgate_vhost::Notifier;
+
+pub(crate) use self::frames::copy_frame;
+pub(crate) use self::ports::PortSlot;
+pub(crate) use self::tenants::TenantSlot;
+
+use self::accounts::Accounts;
+use self::cache::FlowCache;
+use self::egress::Egress;
+use self::ports::PortTable;
+use self::task::TaskScratch;
+use self::tenants::TenantTable;
+use crate::control::DatapathConfig;
+use crate::handoff::{HandoffIn, HandoffOut};
+use crate::limits::{HOUSEKEEPING_US, MAX_TENANTS};
+use crate::mail::PmdMail;
+use crate::megaflow::single_writer_add;
+use crate::shared::PmdShared;
+use crate::slow_path::{Homebound, Waker};
+
+/// What a PMD is made from.
+#[derive(Debug)]
+pub(crate) struct PmdParts<'a> {
+    pub(crate) index: usize,
+    pub(crate) handoff: (HandoffOut, HandoffIn),
+    pub(crate) config: &'a DatapathConfig,
+    pub(crate) tsc_hz: u64,
+    pub(crate) shared: Arc<PmdShared>,
+    pub(crate) mail: PmdMail,
+    pub(crate) homeward: Producer<Homebound>,
+    pub(crate) waker: Arc<Waker>,
+    pub(crate) notifier: Notifier,
+}
+
+/// One polling thread's state.
+#[derive(Debug)]
+pub(crate) struct Pmd {
+    accounts: Accounts,
+    ports: PortTable,
+    tenants: TenantTable,
+    cache: FlowCache,
+    burst: Burst,
+    egress: Egress,
+    handoff_in: HandoffIn,
+    scratch: TaskScratch,
+    /// The place for the header of a frame that comes back from the slow path.
+    returned: Packet,
+    notifier: Notifier,
+    mail: PmdMail,
+    waker: Arc<Waker>,
+    shared: Arc<PmdShared>,
+    housekeeping_cycles: u64,
+    housekeeping_due_tsc: u64,
+    stopping: bool,
+}
+
+impl Pmd {
+    /// Allocates everything that the thread will ever use.
+    pub(crate) fn new(parts: PmdParts<'_>) -> Result<Self, ConfigError> {
+        let PmdParts {
+            index,
+            handoff: (handoff_out, handoff_in),
+            config,
+            tsc_hz,
+            shared,
+            mail,
+            homeward,
+            waker,
+            notifier,
+        } = parts;
+        let mut scheduler = Scheduler::new(config.scheduler, MAX_TENANTS as u16)?;
+        scheduler.set_protection(config.protection);
+        let mut exact = ExactTable::new(config.exact_entries, MAX_TENANTS, HashSecret::random());
+        for owner in 0..MAX_TENANTS {
+            // Whole table to anybody while there is room; B divides it by occupancy and weight.
+            exact.set_quota(owner as u16, config.exact_entries as u32);
+        }
+        let megaflows =
+            MegaflowCache::new(config.megaflows_max, config.subtables_max, HashSecret::random());
+        let books = Books::new(MAX_TENANTS as u16);
+        Ok(Self {
+            accounts: Accounts::new(scheduler, books, Arc::clone(&shared), tsc_hz),
+            ports: PortTable::new(),
+            tenants: TenantTable::new(),
+            cache: FlowCache::new(exact, megaflows, homeward),
+            burst: Burst::new(),
+            egress: Egress::new(index, handoff_out),
+            handoff_in,
+            scratch: TaskScratch::new(),
+            returned: Packet::new(),
+            notifier,
+            mail,
+            waker,
+            shared,
+            housekeeping_cycles: tsc_hz / 1_000_000 * HOUSEKEEPING_US,
+            housekeeping_due_tsc: 0,
+            stopping: false,
+        })
+    }
+
+    /// The poll loop: mail, a look at the quiet tenants, one task, and again.
+    pub(crate) fn run(&mut self) {
+        self.accounts.start();
+        while !self.stopping {
+            let moved = self.take_mail() | self.take_handed_frames();
+            let now_tsc = self.accounts.last_tsc();
+            let scheduler = &mut self.accounts.scheduler;
+            self.tenants.scan(&mut self.ports, now_tsc, |tenant| scheduler.wake(tenant, now_tsc));
+            if now_tsc >= self.housekeeping_due_tsc {
+                self.housekeeping(now_tsc);
+            }
+            match self.accounts.scheduler.next(now_tsc) {
+                Some(turn) => {
+                    self.accounts.lap(Account::Tenant(TenantIndex::SYSTEM));
+                    self.task(turn);
+                }
+                None if moved => {
+                    self.accounts.lap(Account::Tenant(TenantIndex::SYSTEM));
+                }
+                None => {
+                    self.accounts.lap(Account::Idle);
+                }
+            }
+            single_writer_add(&self.shared.heartbeat, 1);
+        }
+        self.publish_figures();
+        self.shared.stopped.store(true, Release);
+    }
+
+    /// What need not be done every turn.
+    fn housekeeping(&mut self, now_tsc: u64) {
+        self.housekeeping_due_tsc = now_tsc.saturating_add(self.housekeeping_cycles);
+        self.accounts.refresh_evidence();
+        self.cache.housekeeping();
+        self.publish_figures();
+    }
+
+    /// Copies the figures that are kept in private to where others read them.
+    fn publish_figures(&mut self) {
+        let shared = &self.shared;
+        shared.exact_hits.store(self.cache.exact_hits, Relaxed);
+        shared.megaflow_hits.store(self.cache.megaflow_hits, Relaxed);
+        shared.subtable_probes.store(self.cache.subtable_probes, Relaxed);
+        shared.megaflows.store(self.cache.megaflow_count() as u64, Relaxed);
+        shared.subtables.store(self.cache.subtable_count() as u64, Relaxed);
+        shared.notifications.store(self.egress.notifications, Relaxed);
+        let scheduler = &self.accounts.scheduler;
+        for tenant in self.tenants.present() {
+            let Some(cells) = shared.tenants.get(usize::from(tenant.index.0)) else { continue };
+            let turns = scheduler.counters(tenant.index);
+            cells.credit_cycles.store(scheduler.credit_cycles(tenant.index), Relaxed);
+            cells.funded_turns.store(turns.funded_turns, Relaxed);
+            cells.slack_turns.store(turns.slack_turns, Relaxed);
+            cells.packets.store(tenant.packets, Relaxed);
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! The ports a PMD knows and the rings it polls.
+
+use std::sync::Arc;
+
+use tollgate_packet::PortIndex;
+use tollgate_policy::TenantIndex;
+use tollgate_vhost::ActiveVring;
+
+use crate::counters::PortCounters;
+use crate::limits::{MAX_PORTS, MAX_QUEUE_PAIRS};
+
+/// One guest-transmit ring: the port and which of its queue pairs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RingRef {
+    pub(crate) port: PortIndex,
+    pub(crate) pair: u8,
+}
+
+/// A port with the rings that its guest has started. Made and dropped off the PMD.
+#[derive(Debug)]
+pub(crate) struct PortSlot {
+    pub(crate) index: PortIndex,
+    pub(crate) tenant: TenantIndex,
+    /// The PMD that polls the port and alone touches its rings.
+    pub(crate) home: usize,
+    pub(crate) counters: Arc<PortCounters>,
+    guest_tx: [Option<PolledRing>; MAX_QUEUE_PAIRS],
+    guest_rx: [Option<Box<ActiveVring>>; MAX_QUEUE_PAIRS],
+    /// The pairs with a started receive ring, and how many they are.
+    guest_rx_started: ([u8; MAX_QUEUE_PAIRS], usize),
+    /// Bit per pair: its receive ring has frames that the guest cannot see yet.
+    unpublished_pairs: u8,
+}
+
+/// A guest-transmit ring and when it may be looked at again.
+#[derive(Debug)]
+pub(crate) struct PolledRing {
+    pub(crate) ring: Box<ActiveVring>,
+    pub(crate) rest_until_tsc: u64,
+}
+
+impl PolledRing {
+    #[inline]
+    pub(crate) fn has_work(&mut self, now_tsc: u64) -> bool {
+        now_tsc >= self.rest_until_tsc && self.ring.has_work()
+    }
+}
+
+/// Queue pair of a vring, and whether the guest transmits on it (virtio 1.2, 5.1.2: receiveq1 is
+/// virtqueue 0, transmitq1 virtqueue 1, and so on).
+fn pair_of(vring_index: u16) -> (usize, bool) {
+    (usize::from(vring_index / 2), vring_index % 2 == 1)
+}
+
+impl PortSlot {
+    pub(crate) fn new(
+        index: PortIndex,
+        tenant: TenantIndex,
+        home: usize,
+        counters: Arc<PortCounters>,
+    ) -> Self {
+        Self {
+            index,
+            tenant,
+            home,
+            counters,
+            guest_tx: Default::default(),
+            guest_rx: Default::default(),
+            guest_rx_started: ([0; MAX_QUEUE_PAIRS], 0),
+            unpublished_pairs: 0,
+        }
+    }
+
+    /// Takes a ring over. It comes back if its index is beyond the port's queues, and so does the
+    /// ring whose place it takes.
+    pub(crate) fn start(
+        &mut self,
+        ring: Box<ActiveVring>,
+    ) -> Result<Option<RingRef>, Box<ActiveVring>> {
+        let (pair, guest_transmits) = pair_of(ring.index());
+        if guest_transmits {
+            match self.guest_tx.get_mut(pair) {
+                Some(place @ None) => *place = Some(PolledRing { ring, rest_until_tsc: 0 }),
+                _ => return Err(ring),
+            }
+            return Ok(Some(RingRef { port: self.index, pair: pair as u8 }));
+        }
+        match self.guest_rx.get_mut(pair) {
+            Some(place @ None) => *place = Some(ring),
+            _ => return Err(ring),
+        }
+        self.list_started();
+        Ok(None)
+    }
+
+    /// Gives a ring back; the [`RingRef`] is no longer valid.
+    pub(crate) fn stop(&mut self, vring_index: u16) -> (Option<Box<ActiveVring>>, Option<RingRef>) {
+        let (pair, guest_transmits) = pair_of(vring_index);
+        if guest_transmits {
+            let ring = self.guest_tx.get_mut(pair).and_then(Option::take).map(|polled| polled.ring);
+            let polled = ring.as_ref().map(|_| RingRef { port: self.index, pair: pair as u8 });
+            return (ring, polled);
+        }
+        let ring = self.guest_rx.get_mut(pair).and_then(Option::take);
+        self.list_started();
+        (ring, None)
+    }
+
+    fn list_started(&mut self) {
+        let (list, count) = &mut self.guest_rx_started;
+        *count = 0;
+        let started = self.guest_rx.iter().zip(0_u8..).filter(|(ring, _)| ring.is_some());
+        for (place, (_, pair)) in list.iter_mut().zip(started) {
+            *place = pair;
+            *count += 1;
+        }
+    }
+
+    #[inline]
+    pub(crate) fn guest_tx(&mut self, pair: u8) -> Option<&mut PolledRing> {
+        self.guest_tx.get_mut(usize::from(pair)).and_then(Option::as_mut)
+    }
+
+    #[inline]
+    pub(crate) fn guest_rx(&mut self, pair: u8) -> Option<&mut ActiveVring> {
+        self.guest_rx.get_mut(usize::from(pair)).and_then(Option::as_deref_mut)
+    }
+
+    /// The receive ring for a flow: all packets of one flow use one ring.
+    #[inline]
+    pub(crate) fn pick_guest_rx(&self, flow_hash: u64) -> Option<u8> {
+        let (list, count) = &self.guest_rx_started;
+        let choice = match *count {
+            0 => return None,
+            1 => 0,
+            // The high half: the low bits choose the bucket of the exact-match table.
+            count => (flow_hash >> 32) as usize % count,
+        };
+        list.get(choice).copied()
+    }
+
+    /// Reads ahead for `frames` deliveries, if it is clear which ring they go to.
+    #[inline]
+    pub(crate) fn prefetch(&mut self, frames: usize) {
+        if self.guest_rx_started.1 == 1
+            && let Some(pair) = self.pick_guest_rx(0)
+            && let Some(ring) = self.guest_rx(pair)
+        {
+            ring.prefetch(frames);
+        }
+    }
+
+    /// Notes that a pair's receive ring must be published; `true` the first time.
+    #[inline]
+    pub(crate) fn mark_unpublished(&mut self, pair: u8) -> bool {
+        let bit = 1 << pair;
+        let first = self.unpublished_pairs & bit == 0;
+        self.unpublished_pairs |= bit;
+        first
+    }
+
+    #[inline]
+    pub(crate) fn clear_unpublished(&mut self, pair: u8) {
+        self.unpublished_pairs &= !(1 << pair);
+    }
+
+    pub(crate) fn polled_rings(&self) -> impl Iterator<Item = RingRef> + '_ {
+        let started = self.guest_tx.iter().zip(0_u8..).filter(|(ring, _)| ring.is_some());
+        started.map(|(_, pair)| RingRef { port: self.index, pair })
+    }
+}
+
+/// Every port of the switch, by [`PortIndex`].
+#[derive(Debug)]
+pub(crate) struct PortTable(Box<[Option<Box<PortSlot>>]>);
+
+impl PortTable {
+    pub(crate) fn new() -> Self {
+        Self((0..MAX_PORTS).map(|_| None).collect())
+    }
+
+    pub(crate) fn put(&mut self, slot: Box<PortSlot>) -> Option<Box<PortSlot>> {
+        match self.0.get_mut(usize::from(slot.index.0)) {
+            Some(place) => place.replace(slot),
+            None => Some(slot),
+        }
+    }
+
+    pub(crate) fn take(&mut self, index: PortIndex) -> Option<Box<PortSlot>> {
+        self.0.get_mut(usize::from(index.0)).and_then(Option::take)
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, index: PortIndex) -> Option<&PortSlot> {
+        self.0.get(usize::from(index.0)).and_then(Option::as_deref)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, index: PortIndex) -> Option<&mut PortSlot> {
+        self.0.get_mut(usize::from(index.0)).and_then(Option::as_deref_mut)
+    }
+
+    #[inline]
+    pub(crate) fn polled(&mut self, at: RingRef) -> Option<&mut PolledRing> {
+        self.get_mut(at.port)?.guest_tx(at.pair)
+    }
+}

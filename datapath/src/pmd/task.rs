@@ -1,0 +1,297 @@
+//! One task: a tenant's turn, of at most a burst of packets and about a quantum of cycles.
+//!
+//! ```text
+//! fetch (header copies) -> classify -> run actions, deliver by port -> publish -> charge
+//! ```
+
+use std::sync::Arc;
+
+use tollgate_accel::tsc;
+use tollgate_classifier::FlowSlot;
+use tollgate_frame::DropReason;
+use tollgate_packet::limits::MAX_FRAME_BYTES;
+use tollgate_policy::{TenantIndex, Turn};
+use tollgate_vhost::FetchStats;
+
+use crate::counters::PortCounters;
+use crate::lane::Reply;
+use crate::limits::{
+    REPLIES_PER_TASK, SMALL_SERVICE_PACKETS, SMALL_SERVICE_REST_CYCLES, TASK_PACKETS,
+};
+use crate::megaflow::{Megaflow, single_writer_add};
+use crate::pmd::Pmd;
+use crate::pmd::egress::Source;
+use crate::pmd::frames::{OwnedFrame, copy_frame, parse_packet};
+use crate::pmd::ports::RingRef;
+
+/// What was found for each packet of a burst; never zeroed.
+#[derive(Debug)]
+pub(crate) struct TaskScratch {
+    flow_hashes: Box<[u64]>,
+    decisions: Box<[Option<FlowSlot>]>,
+    malformed: FetchStats,
+    /// A missing frame, put together on its way to the slow path.
+    frame: Box<[u8]>,
+}
+
+impl TaskScratch {
+    pub(crate) fn new() -> Self {
+        Self {
+            flow_hashes: vec![0; TASK_PACKETS].into(),
+            decisions: vec![None; TASK_PACKETS].into(),
+            malformed: FetchStats::new(),
+            frame: vec![0; MAX_FRAME_BYTES as usize].into(),
+        }
+    }
+}
+
+impl Pmd {
+    /// Serves a tenant: first what the slow path has answered, then a burst from one of its rings.
+    pub(crate) fn task(&mut self, turn: Turn) {
+        let started_tsc = self.accounts.last_tsc();
+        let deadline_tsc = started_tsc.saturating_add(turn.budget_cycles);
+        let answered = self.send_answers(turn.tenant, deadline_tsc);
+        if answered < REPLIES_PER_TASK && self.accounts.last_tsc() < deadline_tsc {
+            self.serve_ring(turn, deadline_tsc);
+        }
+        self.end_task(turn.tenant);
+    }
+
+    fn end_task(&mut self, tenant: TenantIndex) {
+        single_writer_add(&self.shared.tasks, 1);
+        let now_tsc = self.accounts.last_tsc();
+        let mut has_more = false;
+        if let Some(slot) = self.tenants.get_mut(tenant) {
+            has_more = slot.has_work(&mut self.ports, now_tsc);
+            slot.listed = has_more;
+        }
+        self.accounts.scheduler.done(tenant, has_more, now_tsc);
+    }
+
+    /// Sends packets that the slow path has decided, and caches the decisions.
+    fn send_answers(&mut self, tenant: TenantIndex, deadline_tsc: u64) -> usize {
+        let mut answered = 0;
+        while answered < REPLIES_PER_TASK && self.cache.homeward_room() >= 2 {
+            let Some(slot) = self.tenants.get_mut(tenant) else { break };
+            let Ok(reply) = slot.lane.replies.pop() else { break };
+            slot.lane.pending.leave(reply.key_hash);
+            answered += 1;
+            self.send_answer(reply);
+            self.accounts.lap_tenant(tenant);
+            if self.accounts.last_tsc() >= deadline_tsc {
+                break;
+            }
+        }
+        if answered > 0 {
+            self.publish(tenant);
+        }
+        answered
+    }
+
+    fn send_answer(&mut self, reply: Reply) {
+        let Reply { port, key_hash, frame, megaflow, install, .. } = reply;
+        // The port may be gone; then so are its counters.
+        if let Some(counters) = self.ports.get(port).map(|slot| Arc::clone(&slot.counters)) {
+            counters.miss_returned();
+            megaflow.stats.add(1, frame.len() as u64, self.accounts.last_tsc());
+            let mut frames = OwnedFrame::parsed(&mut self.returned, &frame, port);
+            let ports = &mut self.ports;
+            let source = Source { port, counters: &counters };
+            self.egress.run(&megaflow, &mut frames, 0, key_hash, ports, source);
+            self.egress.flush(&frames, ports, source);
+        }
+        if install {
+            self.cache.install(megaflow);
+        } else {
+            self.cache.decline(megaflow);
+        }
+        self.cache.send_frame_home(frame);
+    }
+
+    /// Takes a burst from the tenant's next ring and sees it through.
+    fn serve_ring(&mut self, turn: Turn, deadline_tsc: u64) {
+        let tenant = turn.tenant;
+        let started_tsc = self.accounts.last_tsc();
+        let Some(slot) = self.tenants.get_mut(tenant) else { return };
+        let wanted = slot.packets_for(turn.budget_cycles);
+        let Some(at) = slot.next_ring(&mut self.ports, started_tsc) else { return };
+        let Some(counters) = self.ports.get(at.port).map(|port| Arc::clone(&port.counters)) else {
+            return;
+        };
+        let fetched = self.fetch(at, wanted, &counters);
+        self.accounts.lap_tenant(tenant);
+        self.classify(at);
+        self.accounts.lap_tenant(tenant);
+        let done = self.forward(tenant, at, deadline_tsc, &counters);
+        self.give_back(at, fetched - done);
+        self.accounts.lap_tenant(tenant);
+        if self.complete(at) {
+            self.egress.interrupt_sender(tenant);
+        }
+        self.publish(tenant);
+        self.burst.clear();
+        single_writer_add(&self.shared.packets, done as u64);
+        single_writer_add(&self.shared.cut_tasks, u64::from(done < fetched));
+        let spent_cycles = self.accounts.last_tsc().saturating_sub(started_tsc);
+        if let Some(slot) = self.tenants.get_mut(tenant) {
+            slot.learn_cost(done as u64, spent_cycles);
+        }
+        self.rest(at, fetched);
+    }
+
+    fn fetch(&mut self, at: RingRef, wanted: usize, counters: &PortCounters) -> usize {
+        let Some(polled) = self.ports.polled(at) else { return 0 };
+        let malformed = &mut self.scratch.malformed;
+        let fetched = polled.ring.fetch(&mut self.burst, wanted, malformed);
+        if malformed.dropped() > 0 {
+            for reason in DropReason::ALL {
+                let dropped = u64::from(malformed.drops(reason));
+                counters.received(dropped, 0);
+                counters.dropped(reason, dropped);
+            }
+            malformed.clear();
+        }
+        fetched
+    }
+
+    /// Finds the decision for every packet of the burst.
+    fn classify(&mut self, at: RingRef) {
+        self.burst.packets_mut().iter_mut().for_each(|packet| parse_packet(packet, at.port));
+        let packets = self.burst.packets();
+        for (packet, hash) in packets.iter().zip(&mut self.scratch.flow_hashes) {
+            *hash = self.cache.hash(&packet.key);
+            self.cache.prefetch(*hash);
+        }
+        let hashes = self.scratch.flow_hashes.iter();
+        for ((packet, hash), decision) in
+            packets.iter().zip(hashes).zip(&mut self.scratch.decisions)
+        {
+            *decision = self.cache.lookup(*hash, &packet.key);
+        }
+    }
+
+    /// Runs the decisions; returns how many packets were dealt with before the budget was used up.
+    fn forward(
+        &mut self,
+        tenant: TenantIndex,
+        at: RingRef,
+        deadline_tsc: u64,
+        counters: &PortCounters,
+    ) -> usize {
+        let now_tsc = self.accounts.last_tsc();
+        let source = Source { port: at.port, counters };
+        let fetched = self.burst.len();
+        let (mut done, mut bytes) = (0, 0);
+        while done < fetched {
+            let frame_len = self.burst.packet(done).map_or(0, |packet| u64::from(packet.frame_len));
+            let flow_hash = self.scratch.flow_hashes.get(done).copied().unwrap_or_default();
+            let decision = self.scratch.decisions.get(done).copied().flatten();
+            // Later packets of a flow that is still in the slow path must not overtake it.
+            let in_slow_path = self
+                .tenants
+                .get_mut(tenant)
+                .is_some_and(|slot| slot.lane.pending.contains(flow_hash));
+            let megaflow = decision.filter(|_| !in_slow_path).and_then(|slot| self.cache.get(slot));
+            let heavy = match megaflow {
+                Some(megaflow) => {
+                    megaflow.stats.add(1, frame_len, now_tsc);
+                    let (ports, burst) = (&mut self.ports, &mut self.burst);
+                    self.egress.run(megaflow, burst, done, flow_hash, ports, source);
+                    is_long(megaflow)
+                }
+                None => {
+                    self.queue_miss(tenant, at, done, flow_hash, counters);
+                    true
+                }
+            };
+            bytes += frame_len;
+            done += 1;
+            if heavy || self.egress.is_heavy() {
+                self.egress.flush(&self.burst, &mut self.ports, source);
+                if tsc::now() >= deadline_tsc {
+                    break;
+                }
+            }
+        }
+        self.egress.flush(&self.burst, &mut self.ports, source);
+        counters.received(done as u64, bytes);
+        done
+    }
+
+    /// Copies a packet into its tenant's queue to the slow path.
+    fn queue_miss(
+        &mut self,
+        tenant: TenantIndex,
+        at: RingRef,
+        index: usize,
+        flow_hash: u64,
+        counters: &PortCounters,
+    ) {
+        single_writer_add(&self.shared.misses, 1);
+        let queued = self.burst.packet(index).is_some_and(|packet| {
+            let len = copy_frame(
+                packet.header.bytes(),
+                self.burst.payload(index),
+                &mut self.scratch.frame,
+            );
+            let frame = self.scratch.frame.get(..len).unwrap_or_default();
+            let slot = self.tenants.get_mut(tenant);
+            slot.is_some_and(|slot| slot.lane.queue(at.port, &packet.key, flow_hash, frame))
+        });
+        if queued {
+            counters.miss_queued();
+            self.waker.wake();
+        } else {
+            counters.dropped(DropReason::MissQueueFull, 1);
+        }
+    }
+
+    fn give_back(&mut self, at: RingRef, packets: usize) {
+        if packets > 0
+            && let Some(polled) = self.ports.polled(at)
+        {
+            polled.ring.unfetch(packets);
+        }
+    }
+
+    /// Returns the burst's descriptors to the guest; `true` when it wants an interrupt, which is
+    /// then queued.
+    fn complete(&mut self, at: RingRef) -> bool {
+        let Some(polled) = self.ports.polled(at) else { return false };
+        let wants_interrupt = polled.ring.complete();
+        match polled.ring.call_fd() {
+            Some(call) if wants_interrupt => {
+                self.notifier.queue(call);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Shows the receivers their packets. The sender pays for that, each receiver for its own
+    /// interrupt.
+    pub(crate) fn publish(&mut self, tenant: TenantIndex) {
+        self.egress.publish(&mut self.ports, &mut self.notifier);
+        self.accounts.lap_tenant(tenant);
+        let (accounts, notifier) = (&mut self.accounts, &mut self.notifier);
+        self.egress.take_interrupted(|receivers| {
+            notifier.flush();
+            accounts.lap_shared(receivers);
+        });
+    }
+
+    /// After a small service the ring is left alone for a while.
+    fn rest(&mut self, at: RingRef, fetched: usize) {
+        let now_tsc = self.accounts.last_tsc();
+        if fetched < SMALL_SERVICE_PACKETS
+            && let Some(polled) = self.ports.polled(at)
+        {
+            polled.rest_until_tsc = now_tsc.saturating_add(SMALL_SERVICE_REST_CYCLES);
+        }
+    }
+}
+
+/// An action list long enough that the clock is looked at after each packet.
+fn is_long(megaflow: &Megaflow) -> bool {
+    megaflow.ops.len() > 4
+}

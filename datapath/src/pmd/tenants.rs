@@ -1,0 +1,150 @@
+//! A tenant on one PMD: its rings, its lane to the slow path, what its packets cost.
+
+use tollgate_policy::TenantIndex;
+
+use crate::lane::PmdLane;
+use crate::limits::{MAX_RINGS_PER_TENANT, MAX_TENANTS, TASK_PACKETS};
+use crate::pmd::ports::{PortTable, RingRef};
+
+/// Made and dropped off the PMD.
+#[derive(Debug)]
+pub(crate) struct TenantSlot {
+    pub(crate) index: TenantIndex,
+    pub(crate) lane: PmdLane,
+    rings: Vec<RingRef>,
+    next_ring: usize,
+    /// Running mean, so that a task is sized ahead to its budget.
+    packet_cost_cycles: u64,
+    /// In one of the scheduler's lists.
+    pub(crate) listed: bool,
+    pub(crate) packets: u64,
+}
+
+impl TenantSlot {
+    pub(crate) fn new(index: TenantIndex, lane: PmdLane) -> Self {
+        Self {
+            index,
+            lane,
+            rings: Vec::with_capacity(MAX_RINGS_PER_TENANT),
+            next_ring: 0,
+            packet_cost_cycles: 200,
+            listed: false,
+            packets: 0,
+        }
+    }
+
+    /// Polls a ring from now on; `false` when there are too many (the list never grows on a PMD).
+    #[must_use]
+    pub(crate) fn add_ring(&mut self, ring: RingRef) -> bool {
+        let room = self.rings.len() < self.rings.capacity();
+        if room {
+            self.rings.push(ring);
+        }
+        room
+    }
+
+    pub(crate) fn remove_ring(&mut self, ring: RingRef) {
+        self.rings.retain(|listed| *listed != ring);
+    }
+
+    /// Whether any ring has packets, or the slow path answers.
+    #[inline]
+    pub(crate) fn has_work(&self, ports: &mut PortTable, now_tsc: u64) -> bool {
+        let has_answers = self.lane.pending.packets() > 0 && !self.lane.replies.is_empty();
+        has_answers
+            || self
+                .rings
+                .iter()
+                .any(|ring| ports.polled(*ring).is_some_and(|ring| ring.has_work(now_tsc)))
+    }
+
+    /// The next ring with packets, in turn.
+    #[inline]
+    pub(crate) fn next_ring(&mut self, ports: &mut PortTable, now_tsc: u64) -> Option<RingRef> {
+        for _ in 0..self.rings.len() {
+            let at = self.next_ring % self.rings.len();
+            self.next_ring = at + 1;
+            let ring = *self.rings.get(at)?;
+            if ports.polled(ring).is_some_and(|ring| ring.has_work(now_tsc)) {
+                return Some(ring);
+            }
+        }
+        None
+    }
+
+    /// Packets to take for a budget, by what they have cost so far.
+    #[inline]
+    pub(crate) fn packets_for(&self, budget_cycles: u64) -> usize {
+        let packets = budget_cycles / self.packet_cost_cycles.max(1);
+        usize::try_from(packets).unwrap_or(TASK_PACKETS).clamp(1, TASK_PACKETS)
+    }
+
+    #[inline]
+    pub(crate) fn learn_cost(&mut self, packets: u64, cycles: u64) {
+        if let Some(cost_cycles) = cycles.checked_div(packets) {
+            // An eighth of the news: a few tasks follow a change, one odd task does not matter.
+            self.packet_cost_cycles = (self.packet_cost_cycles * 7 + cost_cycles) / 8;
+            self.packets += packets;
+        }
+    }
+}
+
+/// The tenants of a PMD, by [`TenantIndex`], and a dense list of them for scanning.
+#[derive(Debug)]
+pub(crate) struct TenantTable {
+    slots: Box<[Option<Box<TenantSlot>>]>,
+    present: Vec<TenantIndex>,
+}
+
+impl TenantTable {
+    pub(crate) fn new() -> Self {
+        let slots = (0..MAX_TENANTS).map(|_| None).collect();
+        Self { slots, present: Vec::with_capacity(MAX_TENANTS) }
+    }
+
+    pub(crate) fn put(&mut self, slot: Box<TenantSlot>) -> Option<Box<TenantSlot>> {
+        let index = slot.index;
+        let Some(place) = self.slots.get_mut(usize::from(index.0)) else { return Some(slot) };
+        let old = place.replace(slot);
+        if old.is_none() {
+            self.present.push(index);
+        }
+        old
+    }
+
+    pub(crate) fn take(&mut self, index: TenantIndex) -> Option<Box<TenantSlot>> {
+        self.present.retain(|present| *present != index);
+        self.slots.get_mut(usize::from(index.0)).and_then(Option::take)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, index: TenantIndex) -> Option<&mut TenantSlot> {
+        self.slots.get_mut(usize::from(index.0)).and_then(Option::as_deref_mut)
+    }
+
+    /// Every tenant there is.
+    pub(crate) fn present(&self) -> impl Iterator<Item = &TenantSlot> {
+        let slot = |index: &TenantIndex| self.slots.get(usize::from(index.0))?.as_deref();
+        self.present.iter().filter_map(slot)
+    }
+
+    /// Calls `found` for each tenant that is not listed but has work.
+    #[inline]
+    pub(crate) fn scan(
+        &mut self,
+        ports: &mut PortTable,
+        now_tsc: u64,
+        mut found: impl FnMut(TenantIndex),
+    ) {
+        for index in &self.present {
+            if let Some(slot) =
+                self.slots.get_mut(usize::from(index.0)).and_then(Option::as_deref_mut)
+                && !slot.listed
+                && slot.has_work(ports, now_tsc)
+            {
+                slot.listed = true;
+                found(*index);
+            }
+        }
+    }
+}

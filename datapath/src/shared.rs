@@ -1,0 +1,168 @@
+//! What a PMD publishes: plain counters that it alone writes and anybody reads.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+
+use tollgate_policy::TenantIndex;
+
+use crate::limits::MAX_TENANTS;
+
+/// One tenant's figures on one PMD.
+#[derive(Debug, Default)]
+pub(crate) struct TenantCells {
+    pub(crate) cycles: AtomicU64,
+    pub(crate) credit_cycles: AtomicI64,
+    pub(crate) funded_turns: AtomicU64,
+    pub(crate) slack_turns: AtomicU64,
+    pub(crate) packets: AtomicU64,
+}
+
+/// One PMD's figures.
+#[derive(Debug)]
+pub(crate) struct PmdShared {
+    pub(crate) mail_acked: AtomicU64,
+    pub(crate) stopped: AtomicBool,
+    pub(crate) heartbeat: AtomicU64,
+    pub(crate) started_tsc: AtomicU64,
+    pub(crate) now_tsc: AtomicU64,
+    pub(crate) idle_cycles: AtomicU64,
+    pub(crate) stolen_cycles: AtomicU64,
+    pub(crate) tenants: Box<[TenantCells]>,
+    pub(crate) tasks: AtomicU64,
+    pub(crate) cut_tasks: AtomicU64,
+    pub(crate) packets: AtomicU64,
+    pub(crate) exact_hits: AtomicU64,
+    pub(crate) megaflow_hits: AtomicU64,
+    pub(crate) subtable_probes: AtomicU64,
+    pub(crate) misses: AtomicU64,
+    pub(crate) megaflows: AtomicU64,
+    pub(crate) subtables: AtomicU64,
+    pub(crate) notifications: AtomicU64,
+}
+
+impl PmdShared {
+    pub(crate) fn new() -> Self {
+        let zero = || AtomicU64::new(0);
+        Self {
+            mail_acked: zero(),
+            stopped: AtomicBool::new(false),
+            heartbeat: zero(),
+            started_tsc: zero(),
+            now_tsc: zero(),
+            idle_cycles: zero(),
+            stolen_cycles: zero(),
+            tenants: (0..MAX_TENANTS).map(|_| TenantCells::default()).collect(),
+            tasks: zero(),
+            cut_tasks: zero(),
+            packets: zero(),
+            exact_hits: zero(),
+            megaflow_hits: zero(),
+            subtable_probes: zero(),
+            misses: zero(),
+            megaflows: zero(),
+            subtables: zero(),
+            notifications: zero(),
+        }
+    }
+
+    pub(crate) fn snapshot(&self, pmd: usize, core: usize) -> PmdSnapshot {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let tenants = self.tenants.iter().map(|cells| TenantSnapshot {
+            cycles: load(&cells.cycles),
+            credit_cycles: cells.credit_cycles.load(Ordering::Relaxed),
+            funded_turns: load(&cells.funded_turns),
+            slack_turns: load(&cells.slack_turns),
+            packets: load(&cells.packets),
+        });
+        PmdSnapshot {
+            pmd,
+            core,
+            elapsed_cycles: load(&self.now_tsc).saturating_sub(load(&self.started_tsc)),
+            idle_cycles: load(&self.idle_cycles),
+            stolen_cycles: load(&self.stolen_cycles),
+            tenants: tenants.collect(),
+            heartbeat: load(&self.heartbeat),
+            tasks: load(&self.tasks),
+            cut_tasks: load(&self.cut_tasks),
+            packets: load(&self.packets),
+            exact_hits: load(&self.exact_hits),
+            megaflow_hits: load(&self.megaflow_hits),
+            subtable_probes: load(&self.subtable_probes),
+            misses: load(&self.misses),
+            megaflows: load(&self.megaflows),
+            subtables: load(&self.subtables),
+            notifications: load(&self.notifications),
+        }
+    }
+}
+
+/// One tenant on one PMD at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TenantSnapshot {
+    /// Cycles spent for it, ever.
+    pub cycles: u64,
+    /// Its credit; negative is debt.
+    pub credit_cycles: i64,
+    /// Tasks run within its credit.
+    pub funded_turns: u64,
+    /// Tasks run in debt, because no funded tenant had work.
+    pub slack_turns: u64,
+    /// Packets taken from its ports.
+    pub packets: u64,
+}
+
+/// One PMD at one moment. Counters never go back while the PMD runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PmdSnapshot {
+    /// Its number, from 0.
+    pub pmd: usize,
+    /// The core it is pinned to.
+    pub core: usize,
+    /// TSC cycles since it started; all accounts together.
+    pub elapsed_cycles: u64,
+    /// Cycles of turns that had nothing to do.
+    pub idle_cycles: u64,
+    /// Cycles in which the kernel ran something else, with evidence.
+    pub stolen_cycles: u64,
+    /// Every account, by [`TenantIndex`]; the first is `system`.
+    pub tenants: Vec<TenantSnapshot>,
+    /// Turns of the poll loop.
+    pub heartbeat: u64,
+    /// Tasks run.
+    pub tasks: u64,
+    /// Tasks that ended at their cycle budget with packets left.
+    pub cut_tasks: u64,
+    /// Packets taken from ports.
+    pub packets: u64,
+    /// Packets decided by the exact-match table.
+    pub exact_hits: u64,
+    /// Packets decided by a megaflow lookup.
+    pub megaflow_hits: u64,
+    /// Subtables looked at by megaflow lookups.
+    pub subtable_probes: u64,
+    /// Packets sent to the slow path or lost on the way to it.
+    pub misses: u64,
+    /// Megaflows cached.
+    pub megaflows: u64,
+    /// Distinct masks among them.
+    pub subtables: u64,
+    /// Interrupts sent to guests.
+    pub notifications: u64,
+}
+
+impl PmdSnapshot {
+    /// Cycles of `system`: mail, polling, what belongs to no tenant.
+    pub fn system_cycles(&self) -> u64 {
+        self.tenant(TenantIndex::SYSTEM).cycles
+    }
+
+    /// One account.
+    pub fn tenant(&self, tenant: TenantIndex) -> TenantSnapshot {
+        self.tenants.get(usize::from(tenant.0)).copied().unwrap_or_default()
+    }
+
+    /// Cycles of turns that moved something, over packets: OVS's measure of its own PMD.
+    pub fn cycles_per_packet(&self) -> Option<f64> {
+        let busy = self.elapsed_cycles.saturating_sub(self.idle_cycles);
+        (self.packets > 0).then(|| busy as f64 / self.packets as f64)
+    }
+}
