@@ -12,6 +12,7 @@ pub mod limits;
 pub mod logging;
 pub mod names;
 pub mod openflow;
+pub mod pipeline;
 mod ratelimit;
 pub mod rpc;
 pub mod rundir;

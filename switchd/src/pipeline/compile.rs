@@ -1,0 +1,115 @@
+//! From OpenFlow's instructions to a [`Program`]: what is not supported is refused here, with the
+//! error that the specification has for it.
+
+use tollgate_openflow::field::OFPVID_PRESENT;
+use tollgate_openflow::flow_mod::check_consistency;
+use tollgate_openflow::port::{OFPP_ALL, OFPP_FLOOD, OFPP_IN_PORT, OFPP_NORMAL};
+use tollgate_openflow::{Action, ErrorCode, Field, Instructions, Match, OxmField};
+use tollgate_packet::edit::Edit;
+
+use super::error::FlowError;
+use super::limits::TABLES;
+use super::matching::mac;
+use super::program::{Program, Step, Target};
+use crate::limits::MAX_OFPORT;
+
+/// Compiles the instructions of a rule in `table` with this match.
+pub(super) fn compile(
+    table: u8,
+    matcher: &Match,
+    instructions: &Instructions,
+) -> Result<Program, FlowError> {
+    if instructions.meter().is_some() {
+        return Err(FlowError::new(ErrorCode::OFPBIC_UNSUP_INST, "meters are not supported"));
+    }
+    check_consistency(table, matcher, instructions)?;
+    let goto_table = instructions.goto_table();
+    if goto_table.is_some_and(|next| next >= TABLES) {
+        return Err(FlowError::new(ErrorCode::OFPBIC_BAD_TABLE_ID, "there is no such table"));
+    }
+    Ok(Program {
+        apply: steps(instructions.apply_actions())?,
+        clear: instructions.clears_actions(),
+        write: steps(instructions.write_actions())?,
+        metadata: instructions.write_metadata(),
+        goto_table,
+    })
+}
+
+fn steps(actions: &[Action]) -> Result<Box<[Step]>, FlowError> {
+    actions.iter().map(step).collect()
+}
+
+fn step(action: &Action) -> Result<Step, FlowError> {
+    Ok(match action {
+        Action::Output { port, .. } => Step::Output(target(*port)?),
+        Action::SetField(field) => Step::Edit(set_field(field)?),
+        Action::PushVlan(tpid) => Step::Edit(Edit::PushVlan { tpid: *tpid }),
+        Action::PopVlan => Step::Edit(Edit::PopVlan),
+        Action::DecNwTtl => Step::Edit(Edit::DecTtl),
+        Action::Group(_) => {
+            return Err(FlowError::new(
+                ErrorCode::OFPBAC_BAD_OUT_GROUP,
+                "groups are not supported",
+            ));
+        }
+    })
+}
+
+/// A port that is not there yet is accepted, as OVS does: it may come, and the rule waits for it.
+fn target(port: u32) -> Result<Target, FlowError> {
+    match port {
+        OFPP_IN_PORT => Ok(Target::InPort),
+        OFPP_NORMAL => Ok(Target::Normal),
+        OFPP_FLOOD | OFPP_ALL => Ok(Target::Flood),
+        1..=MAX_OFPORT => Ok(Target::Port(port)),
+        _ => Err(FlowError::new(
+            ErrorCode::OFPBAC_BAD_OUT_PORT,
+            "output goes to a port number, IN_PORT, ALL, FLOOD or NORMAL",
+        )),
+    }
+}
+
+/// Whether actions can set the field.
+pub(super) fn can_set(field: Field) -> bool {
+    set_field(&OxmField::exact(field, field.full_mask())).is_ok()
+}
+
+fn set_field(field: &OxmField) -> Result<Edit, FlowError> {
+    let value = field.value();
+    let ipv4 = (value as u32).to_be_bytes();
+    if !field.is_exact() {
+        return Err(FlowError::new(
+            ErrorCode::OFPBAC_BAD_SET_ARGUMENT,
+            "set_field takes a whole value",
+        ));
+    }
+    Ok(match field.field() {
+        Field::EthSrc => Edit::SetEthSrc(mac(value)),
+        Field::EthDst => Edit::SetEthDst(mac(value)),
+        Field::VlanVid if value & u128::from(OFPVID_PRESENT) == 0 => {
+            return Err(FlowError::new(
+                ErrorCode::OFPBAC_BAD_SET_ARGUMENT,
+                "a VLAN id is set with OFPVID_PRESENT (4096 more than the id); a tag is removed by pop_vlan",
+            ));
+        }
+        Field::VlanVid => Edit::SetVlanVid(value as u16 & 0x0fff),
+        Field::VlanPcp => Edit::SetVlanPcp(value as u8),
+        Field::Ipv4Src => Edit::SetIpv4Src(ipv4),
+        Field::Ipv4Dst => Edit::SetIpv4Dst(ipv4),
+        Field::Ipv6Src => Edit::SetIpv6Src(value.to_be_bytes()),
+        Field::Ipv6Dst => Edit::SetIpv6Dst(value.to_be_bytes()),
+        Field::IpDscp => Edit::SetIpDscp(value as u8),
+        Field::IpEcn => Edit::SetIpEcn(value as u8),
+        Field::TcpSrc | Field::UdpSrc | Field::SctpSrc => Edit::SetL4Src(value as u16),
+        Field::TcpDst | Field::UdpDst | Field::SctpDst => Edit::SetL4Dst(value as u16),
+        Field::ArpSpa => Edit::SetArpSpa(ipv4),
+        Field::ArpTpa => Edit::SetArpTpa(ipv4),
+        _ => {
+            return Err(FlowError::new(
+                ErrorCode::OFPBAC_BAD_SET_TYPE,
+                "this field cannot be set yet",
+            ));
+        }
+    })
+}

@@ -1,0 +1,54 @@
+//! Bounds on what flows, stations and cached decisions may take, each with its reason.
+
+/// OpenFlow tables of a bridge. Enough for access, filter, learn and forward stages with spares;
+/// each costs only what its rules cost.
+pub const TABLES: u8 = 8;
+
+/// Rules of one table: a million, the scale the switch is measured at, at about 1 KiB each.
+pub const RULES_PER_TABLE: usize = 1 << 20;
+
+/// Stations a bridge remembers: what OVS defaults to (`mac-table-size`).
+pub const FDB_STATIONS: usize = 8192;
+
+/// How long a silent station is remembered (IEEE 802.1Q-2018, table 8-6: 300 s).
+pub const FDB_AGEING_MS: u64 = 300_000;
+
+/// Steps of one packet's walk (edits and outputs): floods to every port of the switch fit, and a
+/// walk's time is bounded.
+pub const WALK_STEPS: usize = tollgate_datapath::limits::MAX_OPS;
+
+/// A cached decision that no packet has used for so long is dropped (OVS: `max-idle`, 10 s).
+pub const MEGAFLOW_IDLE_MS: u64 = 10_000;
+
+/// How often counters are collected from cached decisions: idle timeouts are in seconds.
+pub const SWEEP_INTERVAL_MS: u64 = 1000;
+
+/// Cached decisions that one tenant may have on all PMDs together, a quarter of what a PMD holds by
+/// default. Beyond it packets are still forwarded, each by a walk.
+pub const MEGAFLOWS_PER_TENANT: usize = 16 * 1024;
+
+/// Cached decisions looked at before the lock is given up: some 100 us.
+pub const SHADOW_CHUNK: usize = 1024;
+
+/// Decisions that are cached nowhere, forgotten with every walk: more than a walk adds.
+pub const FORGET_PER_WALK: usize = 2;
+
+/// Flows whose last answer is remembered for the packets that follow close behind: those of one
+/// tenant that may wait at once.
+pub const RECENT_ANSWERS: usize = tollgate_datapath::limits::PENDING_FLOWS;
+
+/// One turn of the slow path, about ten walks: a tenant with one miss waits at most so long for
+/// each tenant ahead of it.
+pub const SLOW_PATH_QUANTUM_CYCLES: u64 = 50_000;
+
+/// How often the slow path looks for new work while it has some: looking costs a little for every
+/// tenant there is.
+pub const LOOK_INTERVAL_CYCLES: u64 = 250_000;
+
+/// Longest sleep of the slow path. Misses wake it; what PMDs give back does not, and they take no
+/// more orders when it piles up.
+pub const SLOW_PATH_SLEEP_MS: u64 = 10;
+
+/// Shortest time between two rounds of telling PMDs what is stale, unless somebody waits for one:
+/// a flood of moving stations must not become a flood of mail.
+pub const ROUND_INTERVAL_MS: u64 = 2;

@@ -1,0 +1,296 @@
+//! The flow pipeline: bridges, OpenFlow tables, the walk that decides a packet, and the upkeep of
+//! the decisions that PMDs cache.
+//!
+//! ```text
+//! miss -> slowpath -> walk (tables, fdb) -> Megaflow -> PMD       shadow: what was given out, and why
+//! flow_mod, port, station changes -> shadow -> stale decisions -> PMDs (rounds; barrier waits)
+//! PMD's counts -> sweep -> rules, tables, ages of stations
+//! ```
+
+mod bridge;
+mod clock;
+mod compile;
+mod core;
+mod error;
+mod fdb;
+mod features;
+mod flow_mod;
+pub mod limits;
+mod matching;
+mod program;
+mod registry;
+mod revalidator;
+mod shadow;
+mod slowpath;
+mod stats;
+mod tables;
+mod tracker;
+mod walk;
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::{JoinHandle, Thread};
+
+use tollgate_accel::tsc;
+use tollgate_datapath::SlowPathEnd;
+use tollgate_openflow::FlowMod;
+use tollgate_openflow::multipart::{AggregateStats, FlowStats, FlowStatsRequest, TableStats};
+use tollgate_packet::PortIndex;
+use tollgate_policy::{TenantIndex, Weight};
+
+pub use self::bridge::{BridgeId, PortInfo};
+pub use self::core::Caches;
+pub use self::error::{BridgeError, FlowError};
+pub use self::features::table_features;
+
+use self::bridge::Bridge;
+use self::clock::Clock;
+use self::core::Core;
+use self::limits::MEGAFLOWS_PER_TENANT;
+use self::slowpath::{Ledger, Order, SlowPath, SlowPathParts};
+
+/// What an operator may choose about the pipeline.
+#[derive(Clone, Debug)]
+pub struct PipelineConfig {
+    /// Frequency of the cycle counter, as the datapath measured it.
+    pub tsc_hz: u64,
+    /// Cached decisions that one tenant may have on all PMDs together.
+    pub megaflows_per_tenant: usize,
+}
+
+impl PipelineConfig {
+    /// The defaults, on a machine with this cycle counter.
+    pub fn new(tsc_hz: u64) -> Self {
+        Self { tsc_hz, megaflows_per_tenant: MEGAFLOWS_PER_TENANT }
+    }
+}
+
+/// A bridge as others see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BridgeSummary {
+    /// Its number.
+    pub id: BridgeId,
+    /// Its name.
+    pub name: String,
+    /// Its ports in the order of their OpenFlow numbers.
+    pub ports: Vec<PortInfo>,
+    /// Rules in all its tables.
+    pub flows: usize,
+}
+
+/// The pipeline with its two threads, until [`stop`](Self::stop). Calls may block for as long as a
+/// PMD takes to read its mail, or another change takes.
+pub struct Pipeline {
+    core: Arc<Core>,
+    ledger: Arc<Ledger>,
+    orders: Mutex<mpsc::Sender<Order>>,
+    stopping: Arc<AtomicBool>,
+    revalidator: Thread,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Pipeline {
+    /// Starts the slow path and the revalidator, without bridges.
+    ///
+    /// # Errors
+    /// When a thread cannot be started.
+    pub fn start(
+        caches: Arc<dyn Caches>,
+        end: SlowPathEnd,
+        config: &PipelineConfig,
+    ) -> io::Result<Self> {
+        let clock = Clock::new(config.tsc_hz, tsc::now);
+        let core = Arc::new(Core::new(caches, clock, config.megaflows_per_tenant));
+        let stopping = Arc::new(AtomicBool::new(false));
+        let ledger = Arc::new(Ledger::new());
+        let (orders, order_receiver) = mpsc::channel();
+        let (revalidated, is_stopping) = (Arc::clone(&core), Arc::clone(&stopping));
+        let revalidator = std::thread::Builder::new()
+            .name("revalidator".to_owned())
+            .spawn(move || revalidator::run(&revalidated, &is_stopping))?;
+        let pipeline = Self {
+            core: Arc::clone(&core),
+            ledger: Arc::clone(&ledger),
+            orders: Mutex::new(orders),
+            stopping: Arc::clone(&stopping),
+            revalidator: revalidator.thread().clone(),
+            threads: Mutex::new(vec![revalidator]),
+        };
+        let parts = SlowPathParts {
+            core,
+            end,
+            orders: order_receiver,
+            stopping,
+            revalidator: pipeline.revalidator.clone(),
+            ledger,
+            tsc_hz: config.tsc_hz,
+        };
+        let slow_path = SlowPath::new(parts).map_err(io::Error::other).and_then(|mut slow_path| {
+            std::thread::Builder::new().name("slow-path".to_owned()).spawn(move || slow_path.run())
+        });
+        match slow_path {
+            Ok(thread) => {
+                pipeline.threads().push(thread);
+                Ok(pipeline)
+            }
+            Err(error) => {
+                pipeline.stop();
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends the threads and waits for them. Misses are answered no more.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        for thread in self.threads().drain(..) {
+            thread.thread().unpark();
+            // A thread that panicked has said so already.
+            let _ = thread.join();
+        }
+    }
+
+    fn threads(&self) -> std::sync::MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn order(&self, order: Order) {
+        let orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+        // Without a receiver the slow path has stopped, and the order has no object.
+        let _ = orders.send(order);
+    }
+
+    /// Sets a tenant's weight in the slow path.
+    pub fn tenant_set(&self, tenant: TenantIndex, weight: Weight) {
+        self.order(Order::TenantSet(tenant, weight));
+    }
+
+    /// Forgets a tenant whose ports are gone.
+    pub fn tenant_remove(&self, tenant: TenantIndex) {
+        self.order(Order::TenantRemove(tenant));
+    }
+
+    /// Switches the scheduler of the slow path between credit and round robin.
+    pub fn set_protection(&self, on: bool) {
+        self.order(Order::Protection(on));
+    }
+
+    /// Cycles that the slow path has spent for a tenant; for [`TenantIndex::SYSTEM`], those that
+    /// are nobody's.
+    pub fn slow_path_cycles(&self, tenant: TenantIndex) -> u64 {
+        self.ledger.of(tenant)
+    }
+
+    /// Adds a bridge with empty tables: it drops everything.
+    ///
+    /// # Errors
+    /// When the name is taken.
+    pub fn bridge_add(&self, name: &str) -> Result<BridgeId, BridgeError> {
+        self.core.bridge_add(name)
+    }
+
+    /// Removes a bridge and its rules.
+    ///
+    /// # Errors
+    /// When there is no such bridge, or while it has ports.
+    pub fn bridge_remove(&self, bridge: BridgeId) -> Result<(), BridgeError> {
+        self.core.bridge_remove(bridge)
+    }
+
+    /// All bridges.
+    pub fn bridges(&self) -> Vec<BridgeSummary> {
+        let state = self.core.read();
+        let summary = |(id, bridge): (&BridgeId, &Bridge)| BridgeSummary {
+            id: *id,
+            name: bridge.name.clone(),
+            ports: bridge.ports().cloned().collect(),
+            flows: bridge.flow_count(),
+        };
+        state.bridges.iter().map(summary).collect()
+    }
+
+    /// Puts a port of the datapath on a bridge. Returns when every PMD has dropped the decisions
+    /// that the new port changes (floods).
+    ///
+    /// # Errors
+    /// When the OpenFlow number is bad or taken, or the port is on a bridge already.
+    pub fn port_attach(&self, bridge: BridgeId, port: PortInfo) -> Result<(), BridgeError> {
+        self.order(Order::TenantSeen(port.tenant));
+        self.core.port_attach(bridge, port)?;
+        self.core.tell_pmds();
+        Ok(())
+    }
+
+    /// Takes a port off its bridge. Returns when no PMD has a decision left that concerns it.
+    ///
+    /// # Errors
+    /// When it is on none.
+    pub fn port_detach(&self, port: PortIndex) -> Result<PortInfo, BridgeError> {
+        let detached = self.core.port_detach(port)?;
+        self.core.tell_pmds();
+        Ok(detached)
+    }
+
+    /// Changes a bridge's tables. The PMDs follow within milliseconds; [`barrier`](Self::barrier)
+    /// waits for them.
+    ///
+    /// # Errors
+    /// What the OpenFlow specification asks for; nothing is changed then.
+    pub fn flow_mod(&self, bridge: BridgeId, flow_mod: &FlowMod) -> Result<(), FlowError> {
+        self.core.flow_mod(bridge, flow_mod)?;
+        self.revalidator.unpark();
+        Ok(())
+    }
+
+    /// The rules that `request` selects, by table and descending priority. Counts include cached
+    /// packets up to this moment.
+    ///
+    /// # Errors
+    /// When the match is not supported, or the bridge is gone.
+    pub fn flow_stats(
+        &self,
+        bridge: BridgeId,
+        request: &FlowStatsRequest,
+    ) -> Result<Vec<FlowStats>, FlowError> {
+        self.core.flow_stats(bridge, request)
+    }
+
+    /// The sums over the rules that `request` selects.
+    ///
+    /// # Errors
+    /// As [`flow_stats`](Self::flow_stats).
+    pub fn aggregate(
+        &self,
+        bridge: BridgeId,
+        request: &FlowStatsRequest,
+    ) -> Result<AggregateStats, FlowError> {
+        self.core.aggregate(bridge, request)
+    }
+
+    /// Counters of every table.
+    ///
+    /// # Errors
+    /// When the bridge is gone.
+    pub fn table_stats(&self, bridge: BridgeId) -> Result<Vec<TableStats>, FlowError> {
+        self.core.table_stats(bridge)
+    }
+
+    /// Returns when every PMD has taken in all changes made before the call.
+    pub fn barrier(&self) {
+        self.core.tell_pmds();
+    }
+}
+
+impl Drop for Pipeline {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl fmt::Debug for Pipeline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pipeline").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,244 @@
+//! The thread that walks the tables for packets that no cached decision covers.
+//!
+//! It serves the tenants by the same scheduler and weights as the PMDs do, with books of its own:
+//! whose packets miss pays for the walks.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::Thread;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use tollgate_accel::tsc;
+use tollgate_datapath::limits::MAX_TENANTS;
+use tollgate_datapath::{Miss, SlowPathEnd};
+use tollgate_packet::FlowKey;
+use tollgate_policy::{
+    Account, Books, ConfigError, Scheduler, SchedulerConfig, TenantIndex, Turn, Weight,
+};
+
+use super::core::{Answer, Core};
+use super::limits::{
+    LOOK_INTERVAL_CYCLES, RECENT_ANSWERS, SLOW_PATH_QUANTUM_CYCLES, SLOW_PATH_SLEEP_MS,
+};
+use super::shadow::EntryId;
+
+/// What the control side tells the slow path.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Order {
+    /// The tenant may have misses from now on; its weight is 1 unless one was set.
+    TenantSeen(TenantIndex),
+    TenantSet(TenantIndex, Weight),
+    TenantRemove(TenantIndex),
+    Protection(bool),
+}
+
+/// CPU time that the slow path has spent, in cycles: written by its thread, read by anybody.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    tenants: Box<[AtomicU64]>,
+}
+
+impl Ledger {
+    pub(super) fn new() -> Self {
+        let tenants = (0..MAX_TENANTS).map(|_| AtomicU64::new(0)).collect();
+        Self { tenants }
+    }
+
+    /// Cycles spent for a tenant; for [`TenantIndex::SYSTEM`], those that are nobody's.
+    pub(super) fn of(&self, tenant: TenantIndex) -> u64 {
+        let cell = self.tenants.get(usize::from(tenant.0));
+        cell.map_or(0, |cycles| cycles.load(Ordering::Relaxed))
+    }
+
+    fn publish(&self, tenant: TenantIndex, books: &Books) {
+        if let Some(cell) = self.tenants.get(usize::from(tenant.0)) {
+            cell.store(books.of(Account::Tenant(tenant)), Ordering::Relaxed);
+        }
+    }
+}
+
+/// The thread's state.
+pub(super) struct SlowPath {
+    core: Arc<Core>,
+    end: SlowPathEnd,
+    orders: mpsc::Receiver<Order>,
+    stopping: Arc<AtomicBool>,
+    revalidator: Thread,
+    scheduler: Scheduler,
+    books: Books,
+    ledger: Arc<Ledger>,
+    cpu: CpuClock,
+    looked_tsc: u64,
+    /// The last answer per flow of a PMD.
+    recent: HashMap<(usize, FlowKey), EntryId>,
+}
+
+/// What a [`SlowPath`] is made from.
+pub(super) struct SlowPathParts {
+    pub(super) core: Arc<Core>,
+    pub(super) end: SlowPathEnd,
+    pub(super) orders: mpsc::Receiver<Order>,
+    pub(super) stopping: Arc<AtomicBool>,
+    pub(super) revalidator: Thread,
+    pub(super) ledger: Arc<Ledger>,
+    pub(super) tsc_hz: u64,
+}
+
+impl SlowPath {
+    pub(super) fn new(parts: SlowPathParts) -> Result<Self, ConfigError> {
+        let SlowPathParts { core, end, orders, stopping, revalidator, ledger, tsc_hz } = parts;
+        let default = SchedulerConfig::default();
+        let scale = |cycles: u64| cycles / default.quantum_cycles * SLOW_PATH_QUANTUM_CYCLES;
+        let config = SchedulerConfig {
+            quantum_cycles: SLOW_PATH_QUANTUM_CYCLES,
+            cap_cycles: scale(default.cap_cycles),
+            floor_cycles: scale(default.floor_cycles),
+            horizon_cycles: scale(default.horizon_cycles),
+        };
+        Ok(Self {
+            core,
+            end,
+            orders,
+            stopping,
+            revalidator,
+            scheduler: Scheduler::new(config, MAX_TENANTS as u16)?,
+            books: Books::new(MAX_TENANTS as u16),
+            ledger,
+            cpu: CpuClock { tsc_hz, seen_ns: 0 },
+            looked_tsc: 0,
+            recent: HashMap::new(),
+        })
+    }
+
+    pub(super) fn run(&mut self) {
+        // Forwarding and management come first. The kernel may refuse; then it is as before.
+        let _ = rustix::process::setpriority_process(None, 19);
+        self.cpu.restart();
+        while !self.stopping.load(Ordering::Acquire) {
+            self.take_orders();
+            self.take_evicted();
+            let now_tsc = tsc::now();
+            if now_tsc.saturating_sub(self.looked_tsc) >= LOOK_INTERVAL_CYCLES {
+                self.look_for_work(now_tsc);
+            }
+            let turn = self.scheduler.next(now_tsc).or_else(|| {
+                self.look_for_work(now_tsc);
+                self.scheduler.next(now_tsc)
+            });
+            self.lap(TenantIndex::SYSTEM);
+            match turn {
+                Some(turn) => self.serve(turn),
+                None => self.end.wait(Duration::from_millis(SLOW_PATH_SLEEP_MS)),
+            }
+        }
+    }
+
+    fn look_for_work(&mut self, now_tsc: u64) {
+        self.looked_tsc = now_tsc;
+        let scheduler = &mut self.scheduler;
+        self.end.waiting(|tenant| scheduler.wake(tenant, now_tsc));
+    }
+
+    fn take_orders(&mut self) {
+        while let Ok(order) = self.orders.try_recv() {
+            // A tenant that is there already only changes its weight; one that is gone is gone.
+            match order {
+                Order::TenantSeen(tenant) => {
+                    let _ = self.scheduler.tenant_add(tenant, Weight::ONE);
+                }
+                Order::TenantSet(tenant, weight) => {
+                    let _ = self
+                        .scheduler
+                        .set_weight(tenant, weight)
+                        .or_else(|_| self.scheduler.tenant_add(tenant, weight));
+                }
+                Order::TenantRemove(tenant) => {
+                    let _ = self.scheduler.tenant_remove(tenant);
+                }
+                Order::Protection(on) => self.scheduler.set_protection(on),
+            }
+        }
+    }
+
+    fn take_evicted(&mut self) {
+        while let Some(evicted) = self.end.take_evicted() {
+            self.core.evicted(&evicted.megaflow);
+        }
+    }
+
+    /// Walks for one tenant until its budget or its misses are used up.
+    fn serve(&mut self, turn: Turn) {
+        let started_tsc = tsc::now();
+        let mut now_tsc = started_tsc;
+        let mut has_more = true;
+        while now_tsc.saturating_sub(started_tsc) < turn.budget_cycles.min(SLOW_PATH_QUANTUM_CYCLES)
+        {
+            let Some(miss) = self.end.take(turn.tenant) else {
+                has_more = false;
+                break;
+            };
+            self.answer(miss);
+            now_tsc = tsc::now();
+        }
+        let cycles = self.lap(turn.tenant);
+        self.scheduler.charge(turn.tenant, cycles, now_tsc);
+        self.scheduler.done(turn.tenant, has_more, now_tsc);
+    }
+
+    fn answer(&mut self, miss: Miss) {
+        let flow = (miss.pmd, miss.key);
+        // A packet close behind another one of its flow gets the same answer.
+        let leader = self.recent.get(&flow).filter(|_| miss.follower);
+        if let Some(verdict) = leader.and_then(|entry| self.core.repeat(*entry)) {
+            return self.end.reply(miss, verdict);
+        }
+        let Answer { verdict, entry, stale } = self.core.answer(miss.port, &miss.key);
+        if let Some(entry) = entry {
+            if self.recent.len() >= RECENT_ANSWERS {
+                self.recent.clear();
+            }
+            self.recent.insert(flow, entry);
+        }
+        self.end.reply(miss, verdict);
+        if stale {
+            self.revalidator.unpark();
+        }
+    }
+
+    /// Books the CPU time since the last lap.
+    fn lap(&mut self, tenant: TenantIndex) -> u64 {
+        let cycles = self.cpu.lap_cycles();
+        self.books.charge(Account::Tenant(tenant), cycles);
+        self.ledger.publish(tenant, &self.books);
+        cycles
+    }
+}
+
+/// CPU time of the calling thread, so that nobody pays for the time in which this thread, the least
+/// important one, was kept waiting.
+#[derive(Debug)]
+struct CpuClock {
+    tsc_hz: u64,
+    seen_ns: u64,
+}
+
+impl CpuClock {
+    fn restart(&mut self) {
+        self.seen_ns = thread_cpu_ns();
+    }
+
+    fn lap_cycles(&mut self) -> u64 {
+        let now_ns = thread_cpu_ns();
+        let lap_ns = u128::from(now_ns.saturating_sub(self.seen_ns));
+        self.seen_ns = now_ns;
+        u64::try_from(lap_ns * u128::from(self.tsc_hz) / 1_000_000_000).unwrap_or(u64::MAX)
+    }
+}
+
+fn thread_cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
+        + u64::try_from(time.tv_nsec).unwrap_or(0)
+}

@@ -1,0 +1,122 @@
+//! What a walk has depended on: the packet as the next table sees it, and the bits of the packet
+//! as it came that led there.
+
+use tollgate_packet::edit::{Edit, EditError, apply_to_key, prerequisites};
+use tollgate_packet::key::VLAN_PRESENT;
+use tollgate_packet::{FlowKey, FlowMask, FlowMatch, MacAddr};
+
+/// The bits of the tag that say which VLAN a packet is in, or that it is in none.
+const VLAN_ID: u16 = VLAN_PRESENT | 0x0fff;
+const EVERY_BIT: MacAddr = MacAddr([0xff; 6]);
+
+/// A packet under way through the tables.
+#[derive(Clone, Debug)]
+pub(super) struct Tracker {
+    key: FlowKey,
+    /// Bits of the original packet that were looked at.
+    looked_at: FlowMask,
+    /// Bits of `key` whose value follows from the bits looked at: edits wrote them.
+    written: FlowMask,
+}
+
+/// What of a packet one table saw; complete only with the bits that the whole walk looks at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Glimpse {
+    key: FlowKey,
+    written: FlowMask,
+}
+
+impl Tracker {
+    pub(super) fn new(key: FlowKey) -> Self {
+        Self { key, looked_at: FlowMask::default(), written: FlowMask::default() }
+    }
+
+    /// The packet as it is now.
+    pub(super) fn key(&self) -> &FlowKey {
+        &self.key
+    }
+
+    /// Bits of the original packet on which everything so far depends.
+    pub(super) fn looked_at(&self) -> FlowMask {
+        self.looked_at
+    }
+
+    /// A decision was taken by these bits of the present key.
+    pub(super) fn look(&mut self, bits: &FlowMask) {
+        self.looked_at |= without(bits, &self.written);
+    }
+
+    /// A decision was taken by the addresses and the VLAN, as NORMAL does.
+    pub(super) fn look_at_stations(&mut self) {
+        self.look(&FlowMask(FlowKey {
+            eth_src: EVERY_BIT,
+            eth_dst: EVERY_BIT,
+            vlan_tci: VLAN_ID,
+            ..FlowKey::default()
+        }));
+    }
+
+    /// Edits the packet. An edit that the packet cannot take changes nothing, but that it could
+    /// not is something the walk now depends on.
+    pub(super) fn edit(&mut self, edit: &Edit) -> Result<(), EditError> {
+        self.look(&prerequisites(edit));
+        apply_to_key(edit, &mut self.key)?;
+        self.written |= written(edit);
+        Ok(())
+    }
+
+    /// What the next table is about to see; `None` while it is the packet as it came.
+    pub(super) fn glimpse(&self) -> Option<Glimpse> {
+        let untouched = self.written == FlowMask::default();
+        (!untouched).then_some(Glimpse { key: self.key, written: self.written })
+    }
+}
+
+impl Glimpse {
+    /// The bits that are certain of every packet that agrees with the walked one in `looked_at`.
+    pub(super) fn known(&self, looked_at: FlowMask) -> FlowMatch {
+        FlowMatch::new(&self.key, looked_at | self.written)
+    }
+}
+
+/// `bits` that are not in `taken`.
+fn without(bits: &FlowMask, taken: &FlowMask) -> FlowMask {
+    let mut rest = *bits;
+    for (word, taken) in rest.0.words_mut().iter_mut().zip(taken.words()) {
+        *word &= !taken;
+    }
+    rest
+}
+
+/// Bits whose value after the edit owes nothing to the packet beyond its [`prerequisites`].
+fn written(edit: &Edit) -> FlowMask {
+    let none = FlowKey::default();
+    let first_four = {
+        let mut address = [0; 16];
+        address[..4].fill(0xff);
+        address
+    };
+    let bits = match edit {
+        Edit::SetEthSrc(_) => FlowKey { eth_src: EVERY_BIT, ..none },
+        Edit::SetEthDst(_) => FlowKey { eth_dst: EVERY_BIT, ..none },
+        Edit::SetIpv4Src(_) | Edit::SetArpSpa(_) => FlowKey { ip_src: first_four, ..none },
+        Edit::SetIpv4Dst(_) | Edit::SetArpTpa(_) => FlowKey { ip_dst: first_four, ..none },
+        Edit::SetIpv6Src(_) => FlowKey { ip_src: [0xff; 16], ..none },
+        Edit::SetIpv6Dst(_) => FlowKey { ip_dst: [0xff; 16], ..none },
+        Edit::SetIpDscp(_) => FlowKey { ip_tos: 0xfc, ..none },
+        Edit::SetIpEcn(_) => FlowKey { ip_tos: 0x03, ..none },
+        Edit::SetL4Src(_) => FlowKey { l4_src: 0xffff, ..none },
+        Edit::SetL4Dst(_) => FlowKey { l4_dst: 0xffff, ..none },
+        Edit::SetVlanVid(_) => FlowKey { vlan_tci: 0x0fff, ..none },
+        Edit::SetVlanPcp(_) => FlowKey { vlan_tci: 0xe000, ..none },
+        Edit::PushVlan { .. } | Edit::PopVlan => FlowKey {
+            vlan_tci: 0xffff,
+            vlan_tpid: 0xffff,
+            inner_vlan_tci: 0xffff,
+            inner_vlan_tpid: 0xffff,
+            ..none
+        },
+        Edit::DecTtl => FlowKey { ip_ttl: 0xff, ..none },
+    };
+    FlowMask(bits)
+}
