@@ -1,6 +1,7 @@
 //! Actions (OF 1.3.5 §7.2.5).
 
 use crate::error::{DecodeError, ErrorCode};
+use crate::field::{Field, OFPVID_PRESENT};
 use crate::limits::ACTIONS_MAX;
 use crate::oxm::OxmField;
 use crate::port::{OFPP_ANY, OFPP_IN_PORT, OFPP_MAX};
@@ -117,10 +118,25 @@ impl Action {
                 ErrorCode::OFPBAC_BAD_ARGUMENT,
                 "a VLAN tag has type 0x8100 or 0x88a8",
             )),
+            Action::SetField(field) if !field.is_exact() || !field.field().info().settable => {
+                Err(CANNOT_SET)
+            }
+            Action::SetField(field)
+                if field.field() == Field::VlanVid
+                    && field.value() & u128::from(OFPVID_PRESENT) == 0 =>
+            {
+                Err(DecodeError::new(
+                    ErrorCode::OFPBAC_BAD_SET_ARGUMENT,
+                    "vlan_vid set without its present bit",
+                ))
+            }
             _ => Ok(()),
         }
     }
 }
+
+const CANNOT_SET: DecodeError =
+    DecodeError::new(ErrorCode::OFPBAC_BAD_SET_TYPE, "field cannot be set, or not in part");
 
 fn set_field(mut body: Reader<'_>) -> Result<Action, DecodeError> {
     let refused = |error: DecodeError| match error.code {
@@ -132,17 +148,12 @@ fn set_field(mut body: Reader<'_>) -> Result<Action, DecodeError> {
         _ => DecodeError::new(ErrorCode::OFPBAC_BAD_SET_TYPE, error.detail),
     };
     let field = OxmField::decode(&mut body).map_err(refused)?;
-    let Some(field) = field.filter(|field| field.is_exact() && field.field().info().settable)
-    else {
-        return Err(DecodeError::new(
-            ErrorCode::OFPBAC_BAD_SET_TYPE,
-            "field cannot be set, or not in part",
-        ));
-    };
+    let action = Action::SetField(field.ok_or(CANNOT_SET)?);
+    action.check()?;
     if body.len() >= 8 {
         return Err(DecodeError::new(ErrorCode::OFPBAC_BAD_LEN, "set_field longer than its field"));
     }
-    Ok(Action::SetField(field))
+    Ok(action)
 }
 
 /// A list of at most [`ACTIONS_MAX`] actions, in the order of execution.

@@ -37,7 +37,7 @@ const OFPIT_EXPERIMENTER: u16 = 0xffff;
 
 impl Instruction {
     /// Place in the order of execution (OF 1.3.5 §5.9).
-    fn rank(&self) -> u8 {
+    pub(crate) fn rank(&self) -> u8 {
         match self {
             Instruction::Meter(_) => 0,
             Instruction::ApplyActions(_) => 1,

@@ -26,6 +26,7 @@ pub mod multipart;
 pub mod oxm;
 pub mod port;
 pub mod table_features;
+pub mod text;
 mod wire;
 
 pub use action::{Action, Actions};

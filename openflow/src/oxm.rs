@@ -178,26 +178,24 @@ impl Match {
         Match::default()
     }
 
-    /// A match of these fields, in any order.
-    pub fn from_fields(fields: impl IntoIterator<Item = OxmField>) -> Result<Match, DecodeError> {
+    /// Fields as they come, to ask about prerequisites before all are known.
+    pub(crate) fn from_fields_unchecked(fields: impl IntoIterator<Item = OxmField>) -> Match {
         let mut fields: Vec<OxmField> = fields.into_iter().filter(|f| f.mask != 0).collect();
         fields.sort_by_key(|field| field.field);
+        Match { fields }
+    }
+
+    /// A match of these fields, in any order.
+    pub fn from_fields(fields: impl IntoIterator<Item = OxmField>) -> Result<Match, DecodeError> {
+        let matched = Match::from_fields_unchecked(fields);
+        let fields = &matched.fields;
         if fields.windows(2).any(|pair| matches!(pair, [a, b] if a.field == b.field)) {
             return Err(DUPLICATE);
         }
-        let matched = Match { fields };
-        if matched.first_unmet_prerequisite().is_some() {
+        if !fields.iter().all(|f| f.field.info().prerequisite.satisfied_by(&matched)) {
             return Err(UNMET);
         }
         Ok(matched)
-    }
-
-    /// The first field whose prerequisite is missing.
-    fn first_unmet_prerequisite(&self) -> Option<Field> {
-        self.fields
-            .iter()
-            .map(|field| field.field)
-            .find(|field| !field.info().prerequisite.satisfied_by(self))
     }
 
     /// The value of one field, if it is matched.

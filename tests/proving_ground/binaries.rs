@@ -6,6 +6,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use anyhow::{Context as _, anyhow};
+use rustix::process::geteuid;
 
 use crate::process::run;
 
@@ -35,6 +36,17 @@ pub fn directory() -> anyhow::Result<&'static Path> {
 /// One of the programs, as a command to add arguments to.
 pub fn command(name: &str) -> anyhow::Result<Command> {
     Ok(Command::new(directory()?.join(name)))
+}
+
+/// The same at a nice value; one below zero needs root, and without it the value is left alone. `nice`
+/// replaces itself by the program, so that the process id is the program's.
+pub fn command_at_nice(name: &str, nice: Option<i32>) -> anyhow::Result<Command> {
+    let Some(nice) = nice.filter(|nice| *nice >= 0 || geteuid().is_root()) else {
+        return command(name);
+    };
+    let mut command = Command::new("nice");
+    command.args(["-n", &nice.to_string()]).arg(directory()?.join(name));
+    Ok(command)
 }
 
 /// The cargo target directory, for what the proving ground keeps between runs.

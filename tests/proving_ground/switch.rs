@@ -3,11 +3,10 @@
 use std::fs;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use rustix::process::{Signal, geteuid};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -162,25 +161,13 @@ impl Switch {
 fn launch(run_dir: &Path, options: &Options) -> anyhow::Result<Supervised> {
     let config = run_dir.join("tollgate.toml");
     fs::write(&config, &options.config)?;
-    let mut command = daemon(options.nice)?;
+    let mut command = binaries::command_at_nice("switchd", options.nice)?;
     command.arg("--run-dir").arg(run_dir).arg("--config").arg(&config);
     let mut process = Supervised::spawn("switchd", &mut command, &run_dir.join("switchd.log"))?;
     process.wait_until("answer on rpc.sock", START_LIMIT, |_| {
         Client::connect(&run_dir.join("rpc.sock")).ok()?.call("version", json!({})).ok()
     })?;
     Ok(process)
-}
-
-/// The daemon's command, through `nice` where asked for; `nice` replaces itself, so the process id
-/// stays the daemon's.
-fn daemon(nice: Option<i32>) -> anyhow::Result<Command> {
-    let program = binaries::directory()?.join("switchd");
-    let Some(nice) = nice.filter(|nice| *nice >= 0 || geteuid().is_root()) else {
-        return Ok(Command::new(program));
-    };
-    let mut command = Command::new("nice");
-    command.args(["-n", &nice.to_string()]).arg(program);
-    Ok(command)
 }
 
 /// All sockets in a directory and below.

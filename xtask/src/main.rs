@@ -1,1 +1,39 @@
-fn main() {}
+//! Developer commands: `cargo xtask demo | test | compare`.
+#![allow(clippy::disallowed_methods, clippy::disallowed_macros, clippy::print_stdout)]
+
+mod compare;
+mod demo;
+mod generator;
+mod interrupt;
+mod machine;
+mod ovs;
+mod spread;
+mod test;
+
+use clap::{Parser, Subcommand};
+
+/// Tollgate's developer commands.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Shows what the switch is for: a victim and an adversary on one core, protection off and on.
+    Demo(demo::Arguments),
+    /// Checks format and lints, then runs all tests; peers that are missing are skipped (REQUIRE_PEERS=1: fail).
+    Test(test::Arguments),
+    /// Measures cycles per packet and Mpps beside OVS-DPDK, alternating in one run.
+    Compare(compare::Arguments),
+}
+
+fn main() -> anyhow::Result<()> {
+    match Arguments::parse().verb {
+        Verb::Demo(arguments) => demo::run(&arguments),
+        Verb::Test(arguments) => test::run(&arguments),
+        Verb::Compare(arguments) => compare::run(&arguments),
+    }
+}

@@ -1,0 +1,30 @@
+//! The flow language of `ovs-ofctl`: what it accepts and what it prints for OpenFlow 1.3.
+//!
+//! Differences from `ovs-ofctl` 3.1, on purpose:
+//! - A match or action whose prerequisite is missing (`tp_dst=80` without `tcp`) is an error that
+//!   says what is missing; `ovs-ofctl` drops the field and goes on.
+//! - A field given twice with different values is an error; there the last one wins.
+//! - Values out of range (`dl_vlan=5000`, `1.2.3.400`) and numbers with a leading zero, which
+//!   there are octal, are errors.
+//! - `vlan_vid=10`, which can match nothing because a tagged packet has the present bit, is an
+//!   error that names `dl_vlan=10`.
+
+mod actions;
+mod error;
+mod flow;
+mod format;
+mod lexer;
+mod matches;
+mod names;
+mod replies;
+mod suggest;
+mod value;
+
+pub use error::ParseError;
+pub use flow::{parse_flow, parse_flow_line, parse_flow_stats_request};
+pub use format::{FlowFormat, format_actions, format_flow, format_match};
+pub use names::{NoNames, PortNames, PortTable, format_port};
+pub use replies::{
+    format_aggregate, format_desc, format_error, format_features, format_port_desc,
+    format_port_stats, format_switch_config, format_table_stats, reply_heading,
+};

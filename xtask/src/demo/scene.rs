@@ -1,0 +1,178 @@
+//! The switch, its two tenants, their flows: everything that a phase runs on.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use proving_ground::Switch;
+use proving_ground::switch::Options;
+use serde_json::{Value, json};
+
+use crate::generator::{Load, Mode, Pair, Running};
+use crate::machine::Cores;
+
+/// Round trips that the victim intends to make each second.
+pub(super) const VICTIM_RATE: u32 = 10_000;
+
+/// The victim's frame on the ring: the smallest.
+const VICTIM_FRAME_BYTES: usize = 60;
+
+/// The adversary's frame on the ring: a full Ethernet frame.
+const ADVERSARY_FRAME_BYTES: usize = 1400;
+
+/// How often the adversary's flow rewrites and copies each frame.
+const MIRRORS: u32 = 8;
+
+/// Names of the two tenants.
+pub(super) const VICTIM: &str = "victim";
+pub(super) const ADVERSARY: &str = "adversary";
+
+/// The ports, the victim's first, with their tenants.
+const PORTS: [(&str, &str); 4] =
+    [("v0", VICTIM), ("v1", VICTIM), ("a0", ADVERSARY), ("a1", ADVERSARY)];
+
+/// What the raw figures are broken down into.
+const INTERVAL: Duration = Duration::from_millis(200);
+
+/// A running switch with both pairs' ports.
+#[derive(Debug)]
+pub(super) struct Scene {
+    switch: Switch,
+    cores: Cores,
+}
+
+impl Scene {
+    /// Starts the switch in a private run directory and sets it up as a user would: ports and
+    /// weights over JSON-RPC, flows with `ofctl`.
+    pub(super) fn set_up(cores: Cores, victim_weight: f64) -> anyhow::Result<Self> {
+        let config = format!("[pmd]\ncores = [{}]\n", cores.pmd);
+        let switch = Switch::start(Options { config, nice: Some(-20) })?;
+        switch.add_bridge("br0")?;
+        for (port, tenant) in PORTS {
+            switch.add_port(port, tenant)?;
+        }
+        for (tenant, weight) in [(VICTIM, victim_weight), (ADVERSARY, 1.0)] {
+            switch.call("tenant_set", json!({"tenant": tenant, "weight": weight}))?;
+        }
+        switch.add_flows(&["in_port=v0,actions=output:v1", "in_port=v1,actions=output:v0"])?;
+        switch.add_flows(&[&expensive_flow()])?;
+        Ok(Self { switch, cores })
+    }
+
+    /// Says what was set up, in the commands' own words.
+    pub(super) fn describe(&self) {
+        println!(
+            "switchd: PMD on core {}, run directory {}",
+            self.cores.pmd,
+            self.switch.run_dir().display()
+        );
+        println!("victim:    {VICTIM_RATE} round trips/s v0 <-> v1, one in flight, 64 B frames");
+        println!(
+            "adversary: {ADVERSARY_FRAME_BYTES} B frames into a0 flat out, through this flow:"
+        );
+        println!("  ofctl add-flow br0 '{}'\n", expensive_flow());
+    }
+
+    pub(super) fn set_protection(&self, enabled: bool) -> anyhow::Result<()> {
+        self.switch.call("protection_set", json!({"enabled": enabled})).map(drop)
+    }
+
+    /// Attaches the guests and starts their traffic.
+    pub(super) fn load(
+        &self,
+        with_adversary: bool,
+        warm_up: Duration,
+        measured: Duration,
+    ) -> anyhow::Result<Running> {
+        let mut pairs = vec![self.pair(VICTIM, ["v0", "v1"], Mode::RoundTrips(VICTIM_RATE))];
+        if with_adversary {
+            pairs.push(self.pair(ADVERSARY, ["a0", "a1"], Mode::FlatOut));
+        }
+        Load { pairs, warm_up, measured, interval: INTERVAL, core: self.cores.peers }.start()
+    }
+
+    /// Waits until the guests' rings run; their traffic begins then.
+    pub(super) fn wait_attached(&self, with_adversary: bool) -> anyhow::Result<()> {
+        let ports = if with_adversary { &PORTS[..] } else { &PORTS[..2] };
+        ports.iter().try_for_each(|(port, _)| self.switch.wait_connected(port).map(drop))
+    }
+
+    fn pair(&self, name: &'static str, ports: [&'static str; 2], mode: Mode) -> Pair {
+        let frame_bytes =
+            if mode == Mode::FlatOut { ADVERSARY_FRAME_BYTES } else { VICTIM_FRAME_BYTES };
+        let sockets = ports.map(|port| self.switch.run_dir().join("vhost").join(port));
+        Pair { name, ports, sockets, mode, frame_bytes }
+    }
+
+    /// Every account of the PMD, as it is now.
+    pub(super) fn cycles(&self) -> anyhow::Result<Cycles> {
+        Cycles::read(&self.switch.call("pmd_stats", json!({}))?)
+    }
+}
+
+/// An honest expensive flow: every frame leaves eight times, each copy with addresses of its own, as
+/// a tenant with a mirror or a small multicast group would ask for.
+fn expensive_flow() -> String {
+    let copies = (1..=MIRRORS).map(|copy| {
+        format!(
+            "set_field:02:00:00:00:0a:{copy:02x}->eth_dst,set_field:10.0.9.{copy}->ip_dst,output:a1"
+        )
+    });
+    let copies: Vec<_> = copies.collect();
+    format!("ip,in_port=a0,actions={}", copies.join(","))
+}
+
+/// Cycles by account.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Cycles {
+    pub(crate) elapsed: u64,
+    pub(crate) idle: u64,
+    pub(crate) system: u64,
+    pub(crate) stolen: u64,
+    pub(crate) tenants: BTreeMap<String, u64>,
+}
+
+impl Cycles {
+    fn read(stats: &Value) -> anyhow::Result<Self> {
+        let pmd = stats["pmds"].get(0).with_context(|| format!("no PMD in {stats}"))?;
+        let number = |key: &str| pmd[key].as_u64().with_context(|| format!("no {key} in {pmd}"));
+        let tenants = pmd["tenants"].as_object().with_context(|| format!("no tenants in {pmd}"))?;
+        Ok(Self {
+            elapsed: number("elapsed_cycles")?,
+            idle: number("idle_cycles")?,
+            system: number("system_cycles")?,
+            stolen: number("stolen_cycles")?,
+            tenants: tenants
+                .iter()
+                .map(|(name, cycles)| (name.clone(), cycles.as_u64().unwrap_or_default()))
+                .collect(),
+        })
+    }
+
+    pub(super) fn since(&self, before: &Self) -> Self {
+        Self {
+            elapsed: self.elapsed - before.elapsed,
+            idle: self.idle - before.idle,
+            system: self.system - before.system,
+            stolen: self.stolen - before.stolen,
+            tenants: self
+                .tenants
+                .iter()
+                .map(|(name, cycles)| {
+                    let earlier = before.tenants.get(name).copied().unwrap_or_default();
+                    (name.clone(), cycles - earlier)
+                })
+                .collect(),
+        }
+    }
+
+    /// A part of the elapsed cycles, in percent.
+    pub(super) fn percent(&self, cycles: u64) -> f64 {
+        100.0 * cycles as f64 / self.elapsed.max(1) as f64
+    }
+
+    /// What a tenant was charged.
+    pub(super) fn tenant(&self, name: &str) -> u64 {
+        self.tenants.get(name).copied().unwrap_or_default()
+    }
+}

@@ -1,0 +1,106 @@
+//! `cargo xtask test`: what must hold before a change lands.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, ensure};
+use proving_ground::binaries;
+use proving_ground::skip::{Missing, skip};
+
+/// Lints of the crates that a build without libdpdk leaves out.
+const DPDK_LINTS: [&str; 9] = [
+    "clippy",
+    "--package=tollgate-dpdk-sys",
+    "--package=tollgate-nic",
+    "--features=tollgate-nic/dpdk",
+    "--all-targets",
+    "--quiet",
+    "--",
+    "-D",
+    "warnings",
+];
+
+/// Arguments of `cargo xtask test`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Runs the tests only: no format check, no lints.
+    #[arg(long)]
+    tests_only: bool,
+    /// Handed to the test runner (nextest if it is installed, else `cargo test`).
+    #[arg(last = true)]
+    runner: Vec<OsString>,
+}
+
+/// Runs the checks in the order in which they are cheapest to fail.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    if !arguments.tests_only {
+        step("format", cargo().args(["fmt", "--all", "--check"]))?;
+        step(
+            "lints",
+            cargo().args(["clippy", "--all-targets", "--quiet", "--", "-D", "warnings"]),
+        )?;
+    }
+    // The workspace's default members are everything that builds anywhere; the rest needs libdpdk.
+    let dpdk = libdpdk();
+    if let Err(missing) = &dpdk {
+        skip(missing);
+    } else if !arguments.tests_only {
+        step("lints with libdpdk", cargo().args(DPDK_LINTS))?;
+    }
+    // The programs that the tests start, built once rather than by each test's process.
+    step("programs", binaries::build(false)?.arg("--quiet"))?;
+    let programs = binaries::target_directory()?.join("debug");
+    // nextest runs no documentation tests; its closing line comes last, for whoever counts tests.
+    step("documentation tests", cargo().args(["test", "--doc", "--quiet"]))?;
+    let mut runner = cargo();
+    if has_nextest() {
+        runner.args(["nextest", "run"]);
+    } else {
+        // One test after the other: without nextest's groups a polling thread would have company.
+        runner.args(["test", "--all-targets"]);
+        runner.env("RUST_TEST_THREADS", "1");
+    }
+    if dpdk.is_ok() {
+        runner.args(["--workspace", "--features", "tollgate-nic/dpdk"]);
+    }
+    runner.args(&arguments.runner).env("TOLLGATE_BIN_DIR", programs);
+    step("tests", &mut runner)
+}
+
+/// Whether what the `dpdk` feature binds is installed.
+fn libdpdk() -> Result<(), Missing> {
+    let mut probe = Command::new("pkg-config");
+    probe.args(["--exists", "libdpdk >= 22.11"]).stdout(Stdio::null()).stderr(Stdio::null());
+    if probe.status().is_ok_and(|status| status.success()) {
+        return Ok(());
+    }
+    let packages = "libdpdk-dev pkg-config libclang1-14 libclang-common-14-dev";
+    Err(Missing(format!("libdpdk is not installed (Debian: {packages})")))
+}
+
+fn step(what: &str, command: &mut Command) -> anyhow::Result<()> {
+    println!("== {what}: {}", shown(command));
+    let status = command.status().with_context(|| format!("cannot start {command:?}"))?;
+    ensure!(status.success(), "{what} failed ({status})");
+    Ok(())
+}
+
+fn shown(command: &Command) -> String {
+    let words = command.get_args().map(|word| word.to_string_lossy());
+    format!("cargo {}", words.collect::<Vec<_>>().join(" "))
+}
+
+fn has_nextest() -> bool {
+    let mut probe = cargo();
+    probe.args(["nextest", "--version"]).stdout(Stdio::null()).stderr(Stdio::null());
+    probe.status().is_ok_and(|status| status.success())
+}
+
+/// The cargo that runs us, at the workspace's root.
+fn cargo() -> Command {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."));
+    cargo
+}
