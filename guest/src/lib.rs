@@ -6,12 +6,23 @@
     allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
+mod checksum;
 pub mod endpoint;
+mod exchange;
+pub mod flows;
+mod frame;
+pub mod generator;
+pub mod histogram;
 pub mod limits;
 pub mod memory;
+pub mod options;
+pub mod pair;
 pub mod port;
 pub mod queue;
 mod racing;
+pub mod report;
 pub mod ring;
 pub mod session;
+mod traffic;
 pub mod virtio;
+mod wait;

@@ -1,10 +1,10 @@
 //! One port: memory, queues and a session with the switch.
 
-use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
+use vmm_sys_util::eventfd::EventFd;
 
 use crate::endpoint::{Endpoint, EndpointError, SocketMode};
 use crate::limits::{FRAME_BYTES_MAX, FRAME_BYTES_MIN, QUEUE_PAIRS_MAX, TX_SEGMENTS_MAX};
@@ -13,6 +13,7 @@ use crate::queue::{QueueCounters, RxConfig, RxQueue, TxQueue};
 use crate::ring::{RingConfig, RingError, RingFault};
 use crate::session::{RingEvents, Session, SessionError};
 use crate::virtio::{self, FeatureChoice, Layout};
+use crate::wait::Waiter;
 
 /// What a port is like.
 #[derive(Clone, Debug)]
@@ -184,6 +185,7 @@ pub struct Port {
     config: PortConfig,
     endpoint: Endpoint,
     session: Session,
+    waiter: Waiter,
     pub(crate) rx: Vec<Attached<RxQueue>>,
     pub(crate) tx: Vec<Attached<TxQueue>>,
     memory: GuestMemory,
@@ -229,11 +231,11 @@ impl OpenPort {
             sealed: true,
         })
         .map_err(|error| PortError::Memory { port: port(), error })?;
-        session
-            .set_memory(&memory)
-            .map_err(|error| PortError::Session { port: port(), error })?;
+        session.set_memory(&memory).map_err(|error| PortError::Session { port: port(), error })?;
         let (rx, tx) = make_queues(&config, session.features(), &mut memory)?;
-        let mut port = Port { config, endpoint, session, rx, tx, memory, running: false };
+        let waiter = Waiter::new(rx.iter().map(|rx| &rx.events.call))
+            .map_err(|error| PortError::Session { port: port(), error: error.into() })?;
+        let mut port = Port { config, endpoint, session, waiter, rx, tx, memory, running: false };
         port.start_at([0, 0])?;
         Ok(port)
     }
@@ -265,9 +267,8 @@ fn make_queues(
     let indirect = features & virtio::INDIRECT_DESC != 0;
     let port = || config.name.clone();
     let ring_error = |error| PortError::Ring { port: port(), error };
-    let events = || {
-        RingEvents::new().map_err(|e| PortError::Session { port: port(), error: e.into() })
-    };
+    let events =
+        || RingEvents::new().map_err(|e| PortError::Session { port: port(), error: e.into() });
     let (mut rx, mut tx) = (Vec::new(), Vec::new());
     for _ in 0..config.queue_pairs {
         let queue = RxQueue::new(memory, rx_config).map_err(ring_error)?;
@@ -370,19 +371,19 @@ impl Port {
     /// # Errors
     /// When the system refuses to poll.
     pub fn wait(&mut self, timeout: Duration) -> Result<(), PortError> {
-        let waiting = self.arm();
-        if !waiting {
-            let port = self.config.name.clone();
-            wait_any(self.call_events(), timeout)
-                .map_err(|error| PortError::Session { port, error: error.into() })?;
+        if !self.arm() {
+            self.waiter.wait(timeout).map_err(|error| PortError::Session {
+                port: self.config.name.clone(),
+                error: error.into(),
+            })?;
         }
         self.disarm();
         Ok(())
     }
 
-    /// Asks for interrupts; true when frames wait already.
+    /// Asks for interrupts; true when frames wait already (and then not all queues need be asked).
     pub(crate) fn arm(&mut self) -> bool {
-        self.rx.iter_mut().fold(false, |any, rx| rx.queue.enable_interrupts() || any)
+        self.rx.iter_mut().any(|rx| rx.queue.enable_interrupts())
     }
 
     /// Ends [`Port::arm`] and forgets interrupts that came. Returns how many queues had one.
@@ -396,9 +397,9 @@ impl Port {
             .count()
     }
 
-    /// The event files that the switch writes.
-    pub(crate) fn call_events(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.rx.iter().map(|rx| borrow(&rx.events.call))
+    /// The event files that the switch writes. They stay the same as long as the port lives.
+    pub(crate) fn call_events(&self) -> impl Iterator<Item = &EventFd> {
+        self.rx.iter().map(|rx| &rx.events.call)
     }
 
     /// Whether the switch still holds the connection.
@@ -455,9 +456,7 @@ impl Port {
         let session = &mut self.session;
         session
             .start_ring(2 * pair, rx.queue.ring(), rx_base, &rx.events)
-            .and_then(|()| {
-                session.start_ring(2 * pair + 1, tx.queue.ring(), tx_base, &tx.events)
-            })
+            .and_then(|()| session.start_ring(2 * pair + 1, tx.queue.ring(), tx_base, &tx.events))
             .map_err(|error| PortError::Session { port, error })?;
         rx.queue.publish(&rx.events.kick);
         Ok(())
@@ -515,8 +514,8 @@ impl Port {
         let used = self.session.features() & !(virtio::PROTOCOL_FEATURES | virtio::MQ);
         let choice = FeatureChoice::exactly(used);
         let session_error = |error| PortError::Session { port: port.clone(), error };
-        self.session = Session::negotiate(stream, choice, self.config.queue_pairs)
-            .map_err(session_error)?;
+        self.session =
+            Session::negotiate(stream, choice, self.config.queue_pairs).map_err(session_error)?;
         self.session.set_memory(&self.memory).map_err(session_error)?;
         match resume {
             Resume::Fresh => {
@@ -525,9 +524,7 @@ impl Port {
             }
             Resume::AtUsedIndex => {
                 let bases: Vec<[u16; 2]> = (self.rx.iter_mut().zip(&mut self.tx))
-                    .map(|(rx, tx)| {
-                        [rx.queue.device_used_index(), tx.queue.device_used_index()]
-                    })
+                    .map(|(rx, tx)| [rx.queue.device_used_index(), tx.queue.device_used_index()])
                     .collect();
                 self.start(&bases)
             }
@@ -542,25 +539,4 @@ fn sum(counters: impl Iterator<Item = QueueCounters>) -> QueueCounters {
         kicks: sum.kicks + next.kicks,
         malformed: sum.malformed + next.malformed,
     })
-}
-
-/// `EventFd` lends its file only as a number.
-fn borrow(event: &vmm_sys_util::eventfd::EventFd) -> BorrowedFd<'_> {
-    use std::os::fd::AsRawFd;
-    // SAFETY: the file stays open as long as the EventFd lives, and the result borrows it.
-    unsafe { BorrowedFd::borrow_raw(event.as_raw_fd()) }
-}
-
-/// Sleeps until one of `files` is readable, or `timeout`.
-pub(crate) fn wait_any<'f>(
-    files: impl Iterator<Item = BorrowedFd<'f>>,
-    timeout: Duration,
-) -> std::io::Result<()> {
-    let mut fds: Vec<PollFd<'_>> =
-        files.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)).collect();
-    let timeout = Timespec::try_from(timeout).ok();
-    match rustix::event::poll(&mut fds, timeout.as_ref()) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
 }

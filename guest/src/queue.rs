@@ -520,7 +520,9 @@ impl RxQueue {
         self.look_ahead()?;
         let (mut done, mut frames) = (0, 0);
         while frames < BURST_FRAMES {
-            let Some(rest) = self.pending.get(done..).filter(|rest| !rest.is_empty()) else { break };
+            let Some(rest) = self.pending.get(done..).filter(|rest| !rest.is_empty()) else {
+                break;
+            };
             let Some((buffers, frame)) = self.frame(rest) else { break };
             done += buffers;
             frames += 1;

@@ -108,25 +108,30 @@ mod tests {
         for len in (0..200).chain([1023, 1024, 1025, 4000]) {
             let source: Vec<u8> = (0..len).map(|i| (i * 7 + 3) as u8).collect();
             let mut target = vec![0xee; len + 2];
-            // SAFETY: both vectors are long enough, and distinct.
-            unsafe { copy(source.as_ptr(), target.as_mut_ptr().add(1), len) };
+            let inside = target[1..].as_mut_ptr();
+            // SAFETY: both vectors hold `len` bytes from there on, and are distinct.
+            unsafe { copy(source.as_ptr(), inside, len) };
             assert_eq!(target[1..=len], source);
             assert_eq!((target[0], target[len + 1]), (0xee, 0xee), "length {len}");
         }
     }
 
+    /// Stores a scalar at the start of `bytes` and loads it again.
+    fn there_and_back<T: Scalar>(value: T, bytes: &mut [u8]) -> T {
+        assert!(bytes.len() >= size_of::<T>());
+        // SAFETY: the slice is long enough, as was just checked, and not used meanwhile.
+        unsafe { value.store(bytes.as_mut_ptr()) };
+        // SAFETY: as above.
+        unsafe { T::load(bytes.as_ptr()) }
+    }
+
     #[test]
     fn scalars_are_moved_whole_at_odd_addresses() {
         let mut bytes = [0u8; 16];
-        // SAFETY: offsets 1, 3 and 7 leave room for 2, 4 and 8 bytes.
-        unsafe {
-            0x0102u16.store(bytes.as_mut_ptr().add(1));
-            0x0304_0506u32.store(bytes.as_mut_ptr().add(3));
-            0x0708_090a_0b0c_0d0eu64.store(bytes.as_mut_ptr().add(7));
-            assert_eq!(u16::load(bytes.as_ptr().add(1)), 0x0102);
-            assert_eq!(u32::load(bytes.as_ptr().add(3)), 0x0304_0506);
-            assert_eq!(u64::load(bytes.as_ptr().add(7)), 0x0708_090a_0b0c_0d0e);
-        }
+        assert_eq!(there_and_back(0x0102u16, &mut bytes[1..3]), 0x0102);
+        assert_eq!(there_and_back(0x0304_0506u32, &mut bytes[3..7]), 0x0304_0506);
+        let long = 0x0708_090a_0b0c_0d0eu64;
+        assert_eq!(there_and_back(long, &mut bytes[7..15]), long);
         assert_eq!(bytes, [0, 2, 1, 6, 5, 4, 3, 0xe, 0xd, 0xc, 0xb, 0xa, 9, 8, 7, 0]);
     }
 }

@@ -429,9 +429,8 @@ impl SplitRing {
             None => {
                 let (id, bytes) = self.used_entry(position);
                 let ready = self.used_seen.wrapping_sub(position);
-                let same = |ahead: &u16| {
-                    u32::from(self.offered_at(position.wrapping_add(*ahead))) == id
-                };
+                let same =
+                    |ahead: &u16| u32::from(self.offered_at(position.wrapping_add(*ahead))) == id;
                 let ahead = (0..ready).find(same).ok_or(RingFault::UsedOutOfOrder(id))?;
                 (position.wrapping_add(ahead), bytes)
             }
