@@ -261,11 +261,7 @@ fn check(edit: &Edit, key: &FlowKey, vlan_tags: u8) -> Result<(), EditError> {
 }
 
 fn vlan_tags(key: &FlowKey) -> u8 {
-    match (key.vlan_tci & VLAN_PRESENT, key.inner_vlan_tci & VLAN_PRESENT) {
-        (0, _) => 0,
-        (_, 0) => 1,
-        _ => 2,
-    }
+    u8::from(key.vlan_tci & VLAN_PRESENT != 0) + u8::from(key.inner_vlan_tci & VLAN_PRESENT != 0)
 }
 
 fn ethernet(bytes: &mut [u8]) -> Result<&mut Ethernet, EditError> {

@@ -27,7 +27,7 @@ impl Acceptor {
         S: Future<Output = ()> + Send + 'static,
     {
         let mut connections = JoinSet::new();
-        let mut log = RateLimit::default();
+        let log = RateLimit::default();
         loop {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
@@ -44,7 +44,7 @@ impl Acceptor {
                             );
                         }
                     }
-                    Err(error) => self.accept_failed(&error, &mut log).await,
+                    Err(error) => self.accept_failed(&error, &log).await,
                 },
                 Some(ended) = connections.join_next() => {
                     if let Err(error) = ended && error.is_panic() {
@@ -56,7 +56,7 @@ impl Acceptor {
     }
 
     /// Out of file descriptors, most likely: waits, since trying again at once would spin.
-    async fn accept_failed(&self, error: &io::Error, log: &mut RateLimit) {
+    async fn accept_failed(&self, error: &io::Error, log: &RateLimit) {
         if let Some(suppressed) = log.allow() {
             tracing::warn!(server = self.name, %error, suppressed, "cannot accept a connection");
         }

@@ -1,7 +1,8 @@
 //! Which CPUs the polling threads get, and keeping everything else off them.
 
-use anyhow::bail;
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use anyhow::{Context as _, bail};
+use rustix::process::setpriority_process;
+use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
 
 /// The CPUs to poll on: those configured, or the last one that the process may use.
 ///
@@ -33,6 +34,36 @@ pub(crate) fn stay_off(polled: &[usize]) -> anyhow::Result<()> {
         sched_setaffinity(None, &others)?;
     }
     Ok(())
+}
+
+/// Runs `start` so that the threads it starts are pinned to `core` and have this nice value.
+///
+/// # Errors
+/// When the kernel refuses either, or `start` fails.
+pub(crate) fn run_on<T: Send>(
+    core: Option<usize>,
+    nice: i32,
+    start: impl FnOnce() -> anyhow::Result<T> + Send,
+) -> anyhow::Result<T> {
+    // Both are properties of a thread that its children inherit, so a passing one sets them.
+    let passing = move || {
+        if let Some(core) = core {
+            let mut only = CpuSet::new();
+            if core >= CpuSet::MAX_CPU {
+                bail!("`slow_path.core`: there is no CPU {core}");
+            }
+            only.set(core);
+            sched_setaffinity(None, &only)
+                .with_context(|| format!("`slow_path.core`: cannot run on CPU {core}"))?;
+        }
+        if nice != 0 {
+            setpriority_process(Some(gettid()), nice)
+                .with_context(|| format!("`slow_path.nice`: cannot set {nice}"))?;
+        }
+        start()
+    };
+    std::thread::scope(|scope| scope.spawn(passing).join())
+        .unwrap_or_else(|_| bail!("a starting thread failed"))
 }
 
 fn list(cpus: &CpuSet) -> Vec<usize> {

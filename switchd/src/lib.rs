@@ -6,10 +6,13 @@
 mod acceptor;
 pub mod cli;
 pub mod config;
+pub mod control;
 mod cores;
+pub mod daemon;
 mod identity;
 pub mod limits;
 pub mod logging;
+pub mod methods;
 pub mod names;
 pub mod openflow;
 pub mod pipeline;

@@ -41,6 +41,11 @@ pub const MAX_RPC_CONNECTIONS: usize = 64;
 /// Connections of OpenFlow controllers and tools to one bridge at a time.
 pub const MAX_OPENFLOW_CONNECTIONS: usize = 32;
 
+/// Threads for calls that block: one for each connection, so that none waits for another, and a
+/// few for the runtime's own use.
+pub const MAX_BLOCKING_THREADS: usize =
+    MAX_RPC_CONNECTIONS + MAX_BRIDGES * MAX_OPENFLOW_CONNECTIONS + 16;
+
 /// How long a peer may leave a request or message half sent before it is disconnected.
 pub const RECEIVE_STALL: Duration = Duration::from_secs(30);
 

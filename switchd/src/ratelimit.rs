@@ -1,14 +1,19 @@
 //! Keeps what a peer can provoke from filling the log.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Events that may be logged in one interval.
 const BURST: u32 = 5;
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// Allows a few events per interval and counts the others.
+/// Allows a few events per interval and counts the others. One for all that a kind of peer can
+/// provoke: a limit per connection would be no limit.
 #[derive(Debug)]
-pub(crate) struct RateLimit {
+pub(crate) struct RateLimit(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
     interval_start: Instant,
     in_interval: u32,
     suppressed: u64,
@@ -16,17 +21,19 @@ pub(crate) struct RateLimit {
 
 impl Default for RateLimit {
     fn default() -> Self {
-        Self { interval_start: Instant::now(), in_interval: 0, suppressed: 0 }
+        Self(Mutex::new(State { interval_start: Instant::now(), in_interval: 0, suppressed: 0 }))
     }
 }
 
 impl RateLimit {
     /// Whether this event may be logged: then with how many were not since the last one.
-    pub(crate) fn allow(&mut self) -> Option<u64> {
-        self.allow_at(Instant::now())
+    pub(crate) fn allow(&self) -> Option<u64> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).allow(Instant::now())
     }
+}
 
-    fn allow_at(&mut self, now: Instant) -> Option<u64> {
+impl State {
+    fn allow(&mut self, now: Instant) -> Option<u64> {
         if now.duration_since(self.interval_start) >= INTERVAL {
             self.interval_start = now;
             self.in_interval = 0;
@@ -46,11 +53,11 @@ mod tests {
 
     #[test]
     fn a_flood_is_counted_and_the_count_told_later() {
-        let mut limit = RateLimit::default();
-        let start = limit.interval_start;
-        let allowed = (0..1000).filter(|_| limit.allow_at(start).is_some()).count();
+        let start = Instant::now();
+        let mut limit = State { interval_start: start, in_interval: 0, suppressed: 0 };
+        let allowed = (0..1000).filter(|_| limit.allow(start).is_some()).count();
         assert_eq!(allowed, BURST as usize);
-        assert_eq!(limit.allow_at(start + INTERVAL), Some(1000 - u64::from(BURST)));
-        assert_eq!(limit.allow_at(start + INTERVAL), Some(0));
+        assert_eq!(limit.allow(start + INTERVAL), Some(1000 - u64::from(BURST)));
+        assert_eq!(limit.allow(start + INTERVAL), Some(0));
     }
 }

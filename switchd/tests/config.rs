@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::Path;
 
+use tollgate_policy::SchedulerConfig;
 use tollgate_switchd::config::{Config, PortMode, load, parse};
 
 fn example() -> String {
@@ -43,10 +44,8 @@ fn every_documented_default_is_the_real_default() {
     assert_eq!(written.tenants, real.tenants);
     assert_eq!(written.slow_path.nice, real.slow_path.nice);
     assert_eq!(written.scheduler.protection, real.scheduler.protection);
-    assert_eq!(written.scheduler.quantum_cycles, real.scheduler.quantum_cycles);
-    assert_eq!(written.scheduler.cap_cycles(), real.scheduler.cap_cycles());
-    assert_eq!(written.scheduler.floor_cycles(), real.scheduler.floor_cycles());
-    assert_eq!(written.scheduler.horizon_cycles, real.scheduler.horizon_cycles);
+    assert_eq!(written.scheduler.policy(), real.scheduler.policy());
+    assert_eq!(real.scheduler.policy(), SchedulerConfig::default());
     let (port, default) = (&written.ports[0], &real.ports[0]);
     assert_eq!(port.mode, default.mode);
     assert_eq!(port.queue_pairs, default.queue_pairs);
@@ -63,7 +62,16 @@ fn the_example_shows_every_key() {
     shown["ports"].as_array_mut().unwrap().truncate(1);
     assert_eq!(shown, toml::Table::try_from(whole).unwrap());
     // An optional key that the example left out would be missing in both.
-    let optional = ["cap_cycles", "floor_cycles", "core", "socket", "tenant", "ofport", "pmd"];
+    let optional = [
+        "cap_cycles",
+        "floor_cycles",
+        "horizon_cycles",
+        "core",
+        "socket",
+        "tenant",
+        "ofport",
+        "pmd",
+    ];
     for key in optional {
         assert!(example().contains(&format!("\n#{key} = ")), "{key}");
     }
@@ -84,7 +92,7 @@ fn mistakes_are_answered_with_key_line_and_what_would_be_right() {
         ("[pmd]\ncore = [1]\n", 2, "pmd.core", "cores"),
         ("[pmd]\n\ncores = 1\n", 3, "pmd.cores", "sequence"),
         ("[pmd]\ncores = [1, 2,\n 1]\n", 3, "pmd.cores[2]", "twice"),
-        ("[scheduler]\nquantum_cycles = 10\n", 2, "scheduler.quantum_cycles", "from 1000 to"),
+        ("[scheduler]\nquantum_cycles = 0\n", 2, "scheduler.quantum_cycles", "must be 1 to"),
         ("[scheduler]\ncap_cycles = 9999\n", 2, "scheduler.cap_cycles", "two quanta"),
         ("[scheduler]\nprotection = 'on'\n", 2, "scheduler.protection", "boolean"),
         ("[slow_path]\nnice = 99\n", 2, "slow_path.nice", "-20 to 19"),
@@ -134,7 +142,7 @@ fn text_that_is_no_toml_has_its_line() {
 
 #[test]
 fn all_wrong_values_are_told_at_once() {
-    let text = "[scheduler]\nquantum_cycles = 1\n[slow_path]\nnice = 99\n";
+    let text = "[scheduler]\nquantum_cycles = 0\n[slow_path]\nnice = 99\n";
     let keys: Vec<String> =
         parse(text).unwrap_err().into_iter().map(|problem| problem.key).collect();
     assert_eq!(keys, ["scheduler.quantum_cycles", "slow_path.nice"]);

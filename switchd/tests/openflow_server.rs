@@ -23,6 +23,7 @@ use tollgate_openflow::table_features::{PipelineFeatures, TableFeatures};
 use tollgate_openflow::{ErrorCode, Field, FlowCommand, FlowMod, Message};
 use tollgate_switchd::limits::MAX_OPENFLOW_CONNECTIONS;
 use tollgate_switchd::openflow::{Bridge, serve};
+use tollgate_switchd::pipeline::FlowError;
 use tollgate_switchd::rundir::BoundSocket;
 
 /// A bridge that remembers its flow-mods. Only additions are understood; priority 666 is refused.
@@ -64,9 +65,9 @@ impl Bridge for Memory {
         vec![port(1), port(2)]
     }
 
-    fn flow_mod(&self, flow_mod: &FlowMod) -> Result<(), ErrorCode> {
+    fn flow_mod(&self, flow_mod: &FlowMod) -> Result<(), FlowError> {
         if flow_mod.priority == 666 || flow_mod.command != FlowCommand::Add {
-            return Err(ErrorCode::OFPFMFC_TABLE_FULL);
+            return Err(FlowError { code: ErrorCode::OFPFMFC_TABLE_FULL, detail: "full" });
         }
         self.flows.lock().unwrap().push(FlowStats {
             table_id: flow_mod.table_id,
@@ -88,11 +89,11 @@ impl Bridge for Memory {
         self.barriers.fetch_add(1, Ordering::SeqCst);
     }
 
-    fn flows(&self, _: &FlowStatsRequest) -> Result<Vec<FlowStats>, ErrorCode> {
+    fn flows(&self, _: &FlowStatsRequest) -> Result<Vec<FlowStats>, FlowError> {
         Ok(self.flows.lock().unwrap().clone())
     }
 
-    fn aggregate(&self, _: &FlowStatsRequest) -> Result<AggregateStats, ErrorCode> {
+    fn aggregate(&self, _: &FlowStatsRequest) -> Result<AggregateStats, FlowError> {
         let flow_count = u32::try_from(self.flows.lock().unwrap().len()).unwrap();
         Ok(AggregateStats { flow_count, ..AggregateStats::default() })
     }

@@ -4,16 +4,13 @@ use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
+use tollgate_policy::ConfigError as PolicyError;
+
 use super::locate::{KeyPath, Step};
 use super::{Config, MAX_QUEUE_PAIRS, PortConfig};
 use crate::limits::{MAX_BRIDGES, MAX_OFPORT, MAX_SOCKET_PATH_BYTES};
 use crate::names::{check_name, check_tenant_name};
 
-/// Weights that the scheduler can tell apart and add up.
-pub const WEIGHTS: RangeInclusive<f64> = 0.001..=1000.0;
-
-const QUANTUM_CYCLES: RangeInclusive<u64> = 1000..=10_000_000;
-const MAX_CYCLES: u64 = 1 << 40;
 const EXACT_ENTRIES: RangeInclusive<usize> = 64..=1 << 24;
 const MEGAFLOWS: RangeInclusive<usize> = 64..=1 << 22;
 const SUBTABLES: RangeInclusive<usize> = 8..=4096;
@@ -52,27 +49,14 @@ fn check_pmds(config: &Config, found: &mut Found) {
 }
 
 fn check_scheduler(config: &Config, found: &mut Found) {
-    let scheduler = &config.scheduler;
-    let quantum = scheduler.quantum_cycles;
-    if !QUANTUM_CYCLES.contains(&quantum) {
-        found.push((path!("scheduler", "quantum_cycles"), range(&QUANTUM_CYCLES, &quantum)));
-        return;
-    }
-    let limits = [
-        ("cap_cycles", scheduler.cap_cycles(), quantum * 2..=MAX_CYCLES),
-        ("floor_cycles", scheduler.floor_cycles(), quantum..=MAX_CYCLES),
-        ("horizon_cycles", scheduler.horizon_cycles, 0..=MAX_CYCLES),
-    ];
-    for (key, value, allowed) in limits {
-        if !allowed.contains(&value) {
-            let note = match key {
-                "cap_cycles" => " (at least two quanta)",
-                "floor_cycles" => " (at least one quantum)",
-                _ => "",
-            };
-            found.push((path!("scheduler", key), range(&allowed, &value) + note));
-        }
-    }
+    let Err(error) = config.scheduler.policy().validate() else { return };
+    let key = match error {
+        PolicyError::Quantum { .. } => "quantum_cycles",
+        PolicyError::Cap { .. } => "cap_cycles",
+        PolicyError::Floor { .. } => "floor_cycles",
+        PolicyError::Horizon { .. } => "horizon_cycles",
+    };
+    found.push((path!("scheduler", key), error.to_string()));
 }
 
 fn check_sizes(config: &Config, found: &mut Found) {
@@ -93,13 +77,9 @@ fn check_sizes(config: &Config, found: &mut Found) {
 }
 
 fn check_tenants(config: &Config, found: &mut Found) {
-    for (name, tenant) in &config.tenants {
+    for name in config.tenants.keys() {
         if let Err(message) = check_tenant_name(name) {
             found.push((path!("tenants", name.as_str()), message));
-        }
-        if !WEIGHTS.contains(&tenant.weight) {
-            let message = range(&WEIGHTS, &tenant.weight);
-            found.push((path!("tenants", name.as_str(), "weight"), message));
         }
     }
 }

@@ -3,13 +3,16 @@
 mod check;
 mod load;
 mod locate;
+mod weight;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use tollgate_datapath::DatapathConfig;
+use tollgate_policy::{SchedulerConfig, Weight};
 
-pub use check::{WEIGHTS, check_socket_path};
+pub use check::check_socket_path;
 pub use load::{ConfigError, Problem, load, parse};
 
 /// Everything that `switchd` reads at start. Every key has a default.
@@ -50,10 +53,10 @@ pub struct SchedulerSection {
     pub quantum_cycles: u64,
     /// Most credit a tenant can hold; by default 4 quanta.
     pub cap_cycles: Option<u64>,
-    /// Most debt a tenant can hold; by default 20 quanta.
+    /// Most debt that is remembered; by default 200 quanta.
     pub floor_cycles: Option<u64>,
-    /// How long a tenant without work still counts as active.
-    pub horizon_cycles: u64,
+    /// How long a tenant without work still counts as active; by default as `floor_cycles`.
+    pub horizon_cycles: Option<u64>,
 }
 
 /// `[cache]`
@@ -69,7 +72,7 @@ pub struct CacheConfig {
 }
 
 /// `[slow_path]`
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SlowPathConfig {
     /// The CPU it is pinned to; none means any but the PMDs'.
@@ -79,11 +82,12 @@ pub struct SlowPathConfig {
 }
 
 /// `[tenants.NAME]`
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TenantConfig {
     /// Share of a busy core relative to the other tenants'.
-    pub weight: f64,
+    #[serde(with = "weight")]
+    pub weight: Weight,
 }
 
 /// One of `[[bridges]]`
@@ -152,36 +156,42 @@ fn one_queue_pair() -> u16 {
 
 impl Default for SchedulerSection {
     fn default() -> Self {
+        let quantum_cycles = SchedulerConfig::default().quantum_cycles;
         Self {
             protection: true,
-            quantum_cycles: 5000,
+            quantum_cycles,
             cap_cycles: None,
             floor_cycles: None,
-            horizon_cycles: 2_000_000,
+            horizon_cycles: None,
         }
     }
 }
 
 impl SchedulerSection {
-    /// `cap_cycles`, or its default for this quantum.
-    pub fn cap_cycles(&self) -> u64 {
-        self.cap_cycles.unwrap_or(self.quantum_cycles.saturating_mul(4))
+    /// For the datapath: what is not given follows from the quantum.
+    pub fn policy(&self) -> SchedulerConfig {
+        let quanta = |count| self.quantum_cycles.saturating_mul(count);
+        let floor_cycles = self.floor_cycles.unwrap_or(quanta(200));
+        SchedulerConfig {
+            quantum_cycles: self.quantum_cycles,
+            cap_cycles: self.cap_cycles.unwrap_or(quanta(4)),
+            floor_cycles,
+            horizon_cycles: self.horizon_cycles.unwrap_or(floor_cycles),
+        }
     }
+}
 
-    /// `floor_cycles`, or its default for this quantum.
-    pub fn floor_cycles(&self) -> u64 {
-        self.floor_cycles.unwrap_or(self.quantum_cycles.saturating_mul(20))
+impl Default for SlowPathConfig {
+    /// Forwarding and management come first.
+    fn default() -> Self {
+        Self { core: None, nice: 19 }
     }
 }
 
 impl Default for CacheConfig {
     fn default() -> Self {
-        Self { exact_entries: 8192, megaflows: 65536, subtables: 128 }
-    }
-}
-
-impl Default for TenantConfig {
-    fn default() -> Self {
-        Self { weight: 1.0 }
+        let DatapathConfig { exact_entries, megaflows_max, subtables_max, .. } =
+            DatapathConfig::default();
+        Self { exact_entries, megaflows: megaflows_max, subtables: subtables_max }
     }
 }

@@ -4,13 +4,15 @@ mod server;
 mod session;
 mod stream;
 
+use tollgate_openflow::FlowMod;
 use tollgate_openflow::message::Features;
 use tollgate_openflow::multipart::{
     AggregateStats, DescStats, FlowStats, FlowStatsRequest, PortStats, TableStats,
 };
 use tollgate_openflow::port::PortDesc;
 use tollgate_openflow::table_features::TableFeatures;
-use tollgate_openflow::{ErrorCode, FlowMod};
+
+use crate::pipeline::FlowError;
 
 pub use server::serve;
 
@@ -35,7 +37,7 @@ pub trait Bridge: Send + Sync + 'static {
     ///
     /// # Errors
     /// What goes into the OFPT_ERROR.
-    fn flow_mod(&self, flow_mod: &FlowMod) -> Result<(), ErrorCode>;
+    fn flow_mod(&self, flow_mod: &FlowMod) -> Result<(), FlowError>;
 
     /// Returns when every change made before is in force on every PMD.
     fn barrier(&self);
@@ -44,13 +46,13 @@ pub trait Bridge: Send + Sync + 'static {
     ///
     /// # Errors
     /// What goes into the OFPT_ERROR.
-    fn flows(&self, request: &FlowStatsRequest) -> Result<Vec<FlowStats>, ErrorCode>;
+    fn flows(&self, request: &FlowStatsRequest) -> Result<Vec<FlowStats>, FlowError>;
 
     /// The sum of the counters of the flows that `request` selects.
     ///
     /// # Errors
     /// What goes into the OFPT_ERROR.
-    fn aggregate(&self, request: &FlowStatsRequest) -> Result<AggregateStats, ErrorCode>;
+    fn aggregate(&self, request: &FlowStatsRequest) -> Result<AggregateStats, FlowError>;
 
     /// Counters of the tables.
     fn tables(&self) -> Vec<TableStats>;

@@ -13,6 +13,7 @@ use super::session::{Session, Verdict};
 use super::stream::{LostStream, MessageStream};
 use crate::acceptor::Acceptor;
 use crate::limits::{MAX_OPENFLOW_CONNECTIONS, RECEIVE_STALL, SEND_STALL};
+use crate::ratelimit::RateLimit;
 
 /// Answers controllers and tools on `listener` until the future is dropped.
 pub async fn serve(listener: UnixListener, bridge: Arc<dyn Bridge>) {
@@ -21,21 +22,21 @@ pub async fn serve(listener: UnixListener, bridge: Arc<dyn Bridge>) {
         connections_max: MAX_OPENFLOW_CONNECTIONS,
         farewell: Vec::new(),
     };
+    let log = Arc::new(RateLimit::default());
     let connection = |stream| {
         let bridge = Arc::clone(&bridge);
+        let session = Session::new(Arc::clone(&bridge), Arc::clone(&log));
         async move {
-            let name = bridge.name().to_owned();
-            if let Err(error) = run(stream, bridge).await {
-                tracing::debug!(bridge = name, %error, "an OpenFlow connection ended");
+            if let Err(error) = run(stream, session).await {
+                tracing::debug!(bridge = bridge.name(), %error, "an OpenFlow connection ended");
             }
         }
     };
     acceptor.run(listener, connection).await;
 }
 
-async fn run(mut stream: UnixStream, bridge: Arc<dyn Bridge>) -> io::Result<()> {
+async fn run(mut stream: UnixStream, mut session: Session) -> io::Result<()> {
     send(&mut stream, &Session::greeting()).await?;
-    let mut session = Session::new(bridge);
     let mut received = MessageStream::default();
     let mut buffer = vec![0; MessageStream::READ_BYTES];
     loop {

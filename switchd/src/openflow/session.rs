@@ -8,6 +8,7 @@ use tollgate_openflow::port::OFPP_ANY;
 use tollgate_openflow::{DecodeError, ErrorCode, Message};
 
 use super::Bridge;
+use crate::pipeline::FlowError;
 use crate::ratelimit::RateLimit;
 
 /// Flows encoded at a time: a dump of a million must not be held a second time as bytes.
@@ -28,12 +29,12 @@ pub(super) struct Session {
     /// OpenFlow 1.3 was agreed upon.
     greeted: bool,
     config: SwitchConfig,
-    log: RateLimit,
+    log: Arc<RateLimit>,
 }
 
 impl Session {
-    pub(super) fn new(bridge: Arc<dyn Bridge>) -> Self {
-        Self { bridge, greeted: false, config: SwitchConfig::default(), log: RateLimit::default() }
+    pub(super) fn new(bridge: Arc<dyn Bridge>, log: Arc<RateLimit>) -> Self {
+        Self { bridge, greeted: false, config: SwitchConfig::default(), log }
     }
 
     /// What the switch says first (OpenFlow 1.3.5, section 6.3.1).
@@ -51,7 +52,7 @@ impl Session {
         }
         let outcome = match decoded {
             Ok((_, message)) => self.respond(xid, message, answer),
-            Err(error) => Err(error),
+            Err(error) => Err(error.into()),
         };
         let heard = match outcome {
             Ok(heard) => heard,
@@ -91,7 +92,7 @@ impl Session {
         xid: u32,
         message: Message,
         answer: Answer<'_>,
-    ) -> Result<bool, DecodeError> {
+    ) -> Result<bool, FlowError> {
         let bridge = &self.bridge;
         let reply = match message {
             Message::EchoRequest(data) => Message::EchoReply(data),
@@ -102,7 +103,7 @@ impl Session {
                 return Ok(true);
             }
             Message::FlowMod(flow_mod) => {
-                bridge.flow_mod(&flow_mod).map_err(refused)?;
+                bridge.flow_mod(&flow_mod)?;
                 return Ok(true);
             }
             Message::BarrierRequest => {
@@ -110,7 +111,7 @@ impl Session {
                 Message::BarrierReply
             }
             Message::MultipartRequest(MultipartRequest::Flow(request)) => {
-                let flows = bridge.flows(&request).map_err(refused)?;
+                let flows = bridge.flows(&request)?;
                 return Ok(send_flows(xid, flows, answer));
             }
             Message::MultipartRequest(request) => {
@@ -121,17 +122,20 @@ impl Session {
             Message::FeaturesReply(_)
             | Message::GetConfigReply(_)
             | Message::MultipartReply { .. }
-            | Message::BarrierReply => return Err(refused(ErrorCode::OFPBRC_BAD_TYPE)),
+            | Message::BarrierReply => {
+                return Err(refusal(ErrorCode::OFPBRC_BAD_TYPE, "only a switch sends this"));
+            }
             unknown @ Message::Unknown { .. } => {
-                return Err(refused(unknown.refusal().unwrap_or(ErrorCode::OFPBRC_BAD_TYPE)));
+                let code = unknown.refusal().unwrap_or(ErrorCode::OFPBRC_BAD_TYPE);
+                return Err(refusal(code, "this type of message is not supported"));
             }
         };
         Ok(answer(reply.encode(xid)))
     }
 
-    fn set_config(&mut self, config: SwitchConfig) -> Result<(), DecodeError> {
+    fn set_config(&mut self, config: SwitchConfig) -> Result<(), FlowError> {
         if config.flags != 0 {
-            return Err(DecodeError::new(
+            return Err(refusal(
                 ErrorCode::OFPSCFC_BAD_FLAGS,
                 "fragments are neither dropped nor reassembled here",
             ));
@@ -141,15 +145,13 @@ impl Session {
     }
 
     /// The answer to every multipart request but that for flows.
-    fn describe(&self, request: &MultipartRequest) -> Result<MultipartReply, DecodeError> {
+    fn describe(&self, request: &MultipartRequest) -> Result<MultipartReply, FlowError> {
         let bridge = &self.bridge;
         Ok(match request {
             MultipartRequest::Desc => MultipartReply::Desc(bridge.description()),
-            MultipartRequest::Flow(request) => {
-                MultipartReply::Flow(bridge.flows(request).map_err(refused)?)
-            }
+            MultipartRequest::Flow(request) => MultipartReply::Flow(bridge.flows(request)?),
             MultipartRequest::Aggregate(request) => {
-                MultipartReply::Aggregate(bridge.aggregate(request).map_err(refused)?)
+                MultipartReply::Aggregate(bridge.aggregate(request)?)
             }
             MultipartRequest::Table => MultipartReply::Table(bridge.tables()),
             MultipartRequest::PortStats { port_no } => {
@@ -157,7 +159,7 @@ impl Session {
                 if *port_no != OFPP_ANY {
                     ports.retain(|port| port.port_no == *port_no);
                     if ports.is_empty() {
-                        return Err(refused(ErrorCode::OFPBRC_BAD_PORT));
+                        return Err(refusal(ErrorCode::OFPBRC_BAD_PORT, "there is no such port"));
                     }
                 }
                 MultipartReply::PortStats(ports)
@@ -166,7 +168,7 @@ impl Session {
                 MultipartReply::TableFeatures(bridge.table_features())
             }
             MultipartRequest::TableFeatures(_) => {
-                return Err(DecodeError::new(
+                return Err(refusal(
                     ErrorCode::OFPTFFC_EPERM,
                     "the tables' features cannot be changed",
                 ));
@@ -175,7 +177,7 @@ impl Session {
         })
     }
 
-    fn log_refusal(&mut self, xid: u32, error: DecodeError) {
+    fn log_refusal(&self, xid: u32, error: FlowError) {
         if let Some(suppressed) = self.log.allow() {
             let bridge = self.bridge.name();
             tracing::info!(bridge, xid, %error, suppressed, "refused an OpenFlow message");
@@ -198,6 +200,6 @@ fn send_flows(xid: u32, mut flows: Vec<FlowStats>, answer: Answer<'_>) -> bool {
     }
 }
 
-fn refused(code: ErrorCode) -> DecodeError {
-    DecodeError::new(code, "refused by the switch")
+fn refusal(code: ErrorCode, detail: &'static str) -> FlowError {
+    FlowError { code, detail }
 }

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::names::shortened;
+
 /// What a failed request is answered with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{message}")]
@@ -29,6 +31,13 @@ impl RpcError {
     /// An [`Self::INVALID_REQUEST`].
     pub fn invalid_request(message: impl Into<String>) -> Self {
         Self { code: Self::INVALID_REQUEST, message: message.into() }
+    }
+
+    /// A [`Self::METHOD_NOT_FOUND`].
+    pub fn method_not_found(method: &str) -> Self {
+        let method = shortened(method);
+        let message = format!("there is no method {method}: rpc_get_methods lists them");
+        Self { code: Self::METHOD_NOT_FOUND, message }
     }
 
     /// An [`Self::INVALID_PARAMS`].

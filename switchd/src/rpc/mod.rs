@@ -11,4 +11,5 @@ pub use dispatch::{Handler, ReplyWriter, respond};
 pub use error::RpcError;
 pub use framing::{Framer, FramingError};
 pub use params::Params;
+pub(crate) use params::refused_value;
 pub use server::serve;

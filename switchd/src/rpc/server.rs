@@ -24,10 +24,13 @@ pub async fn serve(listener: UnixListener, handler: Arc<dyn Handler>) {
         connections_max: MAX_RPC_CONNECTIONS,
         farewell: error_line(RpcError::refused(refusal)),
     };
+    let log = Arc::new(RateLimit::default());
     let connection = |stream| {
-        let handler = Arc::clone(&handler);
+        let framer = Framer::new();
+        let (handler, log) = (Arc::clone(&handler), Arc::clone(&log));
+        let connection = Connection { stream, handler, framer, log };
         async move {
-            if let Err(error) = Connection::new(stream, handler).run().await {
+            if let Err(error) = connection.run().await {
                 tracing::debug!(%error, "an RPC connection ended");
             }
         }
@@ -39,7 +42,7 @@ struct Connection {
     stream: UnixStream,
     handler: Arc<dyn Handler>,
     framer: Framer,
-    log: RateLimit,
+    log: Arc<RateLimit>,
 }
 
 /// Passes replies from the thread that makes them to the task that sends them, one at a time.
@@ -52,10 +55,6 @@ impl ReplyWriter for Replies {
 }
 
 impl Connection {
-    fn new(stream: UnixStream, handler: Arc<dyn Handler>) -> Self {
-        Self { stream, handler, framer: Framer::new(), log: RateLimit::default() }
-    }
-
     async fn run(mut self) -> io::Result<()> {
         let mut buffer = vec![0; READ_BYTES];
         loop {

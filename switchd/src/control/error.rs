@@ -1,0 +1,92 @@
+//! Why the switch refuses an order.
+
+use tollgate_datapath::ControlError;
+use tollgate_vhost::SocketError;
+
+use crate::limits::{MAX_BRIDGES, MAX_OFPORT};
+use crate::pipeline::BridgeError;
+use crate::rundir::RunDirError;
+
+/// An order that is well formed but cannot be carried out as things stand.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// The daemon is ending.
+    #[error("the switch is shutting down")]
+    ShuttingDown,
+    /// A name that is taken.
+    #[error("there is a {kind} {name:?} already")]
+    Exists {
+        /// A bridge, a port.
+        kind: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// A name that nothing has.
+    #[error("there is no {kind} {name:?}")]
+    Unknown {
+        /// A bridge, a port, a tenant.
+        kind: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// A port that is on another bridge.
+    #[error("port {port:?} is on bridge {bridge:?}")]
+    OnOtherBridge {
+        /// The port.
+        port: String,
+        /// Where it is.
+        bridge: String,
+    },
+    /// A bridge that has ports.
+    #[error("bridge {bridge:?} still has ports ({ports}): remove them first")]
+    HasPorts {
+        /// The bridge.
+        bridge: String,
+        /// Their names.
+        ports: String,
+    },
+    /// A tenant that has ports.
+    #[error("tenant {tenant:?} still has ports ({ports}): remove them first")]
+    TenantHasPorts {
+        /// The tenant.
+        tenant: String,
+        /// Their names.
+        ports: String,
+    },
+    /// No room for a bridge.
+    #[error("there are {MAX_BRIDGES} bridges already")]
+    TooManyBridges,
+    /// An OpenFlow number that another port has.
+    #[error("port {holder:?} has OpenFlow number {ofport} already")]
+    OfportTaken {
+        /// The number.
+        ofport: u32,
+        /// Who has it.
+        holder: String,
+    },
+    /// No OpenFlow number is free.
+    #[error("the bridge has {MAX_OFPORT} ports already")]
+    NoFreeOfport,
+    /// The port's socket.
+    #[error("socket {0}")]
+    Socket(#[from] SocketError),
+    /// The bridge's socket.
+    #[error(transparent)]
+    RunDir(#[from] RunDirError),
+    /// The datapath refused.
+    #[error(transparent)]
+    Datapath(#[from] ControlError),
+    /// The pipeline refused.
+    #[error(transparent)]
+    Bridge(#[from] BridgeError),
+}
+
+impl Refusal {
+    pub(super) fn unknown(kind: &'static str, name: &str) -> Self {
+        Self::Unknown { kind, name: name.to_owned() }
+    }
+
+    pub(super) fn exists(kind: &'static str, name: &str) -> Self {
+        Self::Exists { kind, name: name.to_owned() }
+    }
+}

@@ -1,0 +1,152 @@
+//! The running switch as its operators see it: bridges, ports and tenants by name, over a datapath
+//! and a pipeline that know numbers only.
+
+mod bridges;
+mod error;
+mod of_bridge;
+mod ports;
+mod registry;
+mod tenants;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use tollgate_datapath::Datapath;
+use tollgate_vhost::PortSocket;
+
+use crate::config::Config;
+use crate::identity::HostIdentity;
+use crate::pipeline::Pipeline;
+use crate::rundir::RunDir;
+
+pub use bridges::BridgeSummary;
+pub use error::Refusal;
+pub use ports::PortSummary;
+pub use tenants::TenantSummary;
+
+use registry::Registry;
+
+/// At shutdown: enough that slow ones do not add up, few enough to be had at once.
+const SESSIONS_ENDED_AT_ONCE: usize = 16;
+
+/// The switch. Its methods block while PMDs take changes in, so they are called on threads that
+/// may.
+#[derive(Debug)]
+pub struct Switch {
+    datapath: Arc<Datapath>,
+    pipeline: Arc<Pipeline>,
+    run_dir: RunDir,
+    host: HostIdentity,
+    /// Where the OpenFlow servers run.
+    runtime: tokio::runtime::Handle,
+    /// Held by whoever changes something, however long it takes.
+    change: Mutex<Change>,
+    /// What is there. Held for moments only, so that listing never waits for a change.
+    registry: Arc<RwLock<Registry>>,
+}
+
+/// Whether changes are still allowed.
+#[derive(Debug)]
+struct Change {
+    closed: bool,
+}
+
+impl Switch {
+    /// A switch without bridges, ports and tenants.
+    pub fn new(
+        datapath: Arc<Datapath>,
+        pipeline: Arc<Pipeline>,
+        run_dir: RunDir,
+        runtime: tokio::runtime::Handle,
+    ) -> Self {
+        Self {
+            datapath,
+            pipeline,
+            run_dir,
+            host: HostIdentity::of_this_host(),
+            runtime,
+            change: Mutex::new(Change { closed: false }),
+            registry: Arc::default(),
+        }
+    }
+
+    /// Makes everything that `config` lists.
+    ///
+    /// # Errors
+    /// The first refusal, with the name of what was refused.
+    pub fn populate(&self, config: &Config) -> anyhow::Result<()> {
+        use anyhow::Context as _;
+        for (name, tenant) in &config.tenants {
+            self.tenant_set(name, Some(tenant.weight)).with_context(|| format!("tenant {name}"))?;
+        }
+        for bridge in &config.bridges {
+            self.bridge_add(&bridge.name).with_context(|| format!("bridge {}", bridge.name))?;
+        }
+        for port in &config.ports {
+            self.port_add(port).with_context(|| format!("port {}", port.name))?;
+        }
+        Ok(())
+    }
+
+    /// Ends all sessions and servers and refuses every further change. Their sockets are gone when
+    /// it returns.
+    pub fn close(&self) {
+        let mut change = self.change.lock().unwrap_or_else(PoisonError::into_inner);
+        change.closed = true;
+        let registry = std::mem::take(&mut *self.registry_mut());
+        drop(registry.bridges);
+        end_sessions(registry.ports.into_values().map(|port| port.socket).collect());
+    }
+
+    /// Switches the gate on the running PMDs and in the slow path.
+    ///
+    /// # Errors
+    /// When the datapath has stopped.
+    pub fn set_protection(&self, on: bool) -> Result<(), Refusal> {
+        let _change = self.change()?;
+        self.datapath.set_protection(on)?;
+        self.pipeline.set_protection(on);
+        Ok(())
+    }
+
+    /// The datapath.
+    pub fn datapath(&self) -> &Datapath {
+        &self.datapath
+    }
+
+    /// The bridges' tables.
+    pub fn pipeline(&self) -> &Pipeline {
+        &self.pipeline
+    }
+
+    /// The right to change something.
+    fn change(&self) -> Result<MutexGuard<'_, Change>, Refusal> {
+        let change = self.change.lock().unwrap_or_else(PoisonError::into_inner);
+        if change.closed { Err(Refusal::ShuttingDown) } else { Ok(change) }
+    }
+
+    fn registry(&self) -> RwLockReadGuard<'_, Registry> {
+        self.registry.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn registry_mut(&self) -> RwLockWriteGuard<'_, Registry> {
+        self.registry.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Ends the sessions of many ports, several at a time: each may wait for its PMD and its frontend.
+fn end_sessions(sockets: Vec<PortSocket>) {
+    let sockets = Mutex::new(sockets);
+    let end_next = || sockets.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    let end_all = || {
+        while let Some(socket) = end_next() {
+            socket.shutdown();
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..SESSIONS_ENDED_AT_ONCE {
+            // Where no thread can be had, this one does it all.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, end_all);
+        }
+        end_all();
+    });
+}

@@ -1,0 +1,141 @@
+//! A bridge as OpenFlow sees it: flows from the pipeline, ports from the registry.
+
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use tollgate_datapath::PortSnapshot;
+use tollgate_openflow::FlowMod;
+use tollgate_openflow::message::{Features, OFPC_FLOW_STATS, OFPC_PORT_STATS, OFPC_TABLE_STATS};
+use tollgate_openflow::multipart::{
+    AggregateStats, COUNTER_UNSUPPORTED, DescStats, FlowStats, FlowStatsRequest, PortStats,
+    TableStats,
+};
+use tollgate_openflow::port::{OFPPS_LINK_DOWN, OFPPS_LIVE, PortDesc};
+use tollgate_openflow::table_features::TableFeatures;
+
+use super::registry::{PortEntry, Registry};
+use crate::identity::HostIdentity;
+use crate::openflow::Bridge;
+use crate::pipeline::{BridgeId, FlowError, Pipeline};
+
+#[derive(Debug)]
+pub(super) struct OpenFlowBridge {
+    name: String,
+    id: BridgeId,
+    datapath_id: u64,
+    host: HostIdentity,
+    pipeline: Arc<Pipeline>,
+    registry: Arc<RwLock<Registry>>,
+}
+
+impl OpenFlowBridge {
+    pub(super) fn new(
+        name: &str,
+        id: BridgeId,
+        datapath_id: u64,
+        host: HostIdentity,
+        pipeline: Arc<Pipeline>,
+        registry: Arc<RwLock<Registry>>,
+    ) -> Self {
+        Self { name: name.to_owned(), id, datapath_id, host, pipeline, registry }
+    }
+
+    fn registry(&self) -> RwLockReadGuard<'_, Registry> {
+        self.registry.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `describe` of each port, by number.
+    fn by_number<T>(&self, describe: impl Fn(&str, &PortEntry) -> T) -> Vec<T> {
+        let registry = self.registry();
+        let mut ports: Vec<_> = registry.ports_of(&self.name).collect();
+        ports.sort_unstable_by_key(|(_, port)| port.ofport);
+        ports.into_iter().map(|(name, port)| describe(name, port)).collect()
+    }
+}
+
+impl Bridge for OpenFlowBridge {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn features(&self) -> Features {
+        Features {
+            datapath_id: self.datapath_id,
+            n_buffers: 0,
+            n_tables: crate::pipeline::limits::TABLES,
+            auxiliary_id: 0,
+            capabilities: OFPC_FLOW_STATS | OFPC_TABLE_STATS | OFPC_PORT_STATS,
+        }
+    }
+
+    fn description(&self) -> DescStats {
+        DescStats {
+            mfr_desc: "Tollgate".to_owned(),
+            hw_desc: "vhost-user".to_owned(),
+            sw_desc: format!("switchd {}", env!("CARGO_PKG_VERSION")),
+            serial_num: "None".to_owned(),
+            dp_desc: self.name.clone(),
+        }
+    }
+
+    fn ports(&self) -> Vec<PortDesc> {
+        self.by_number(|name, port| PortDesc {
+            port_no: port.ofport,
+            hw_addr: self.host.mac(name),
+            name: name.to_owned(),
+            state: if port.status.is_connected() { OFPPS_LIVE } else { OFPPS_LINK_DOWN },
+            ..PortDesc::default()
+        })
+    }
+
+    fn port_stats(&self) -> Vec<PortStats> {
+        self.by_number(|_, port| {
+            let counters = port.handle.counters();
+            PortStats { duration: port.added.elapsed(), ..stats(port.ofport, &counters) }
+        })
+    }
+
+    fn flow_mod(&self, flow_mod: &FlowMod) -> Result<(), FlowError> {
+        self.pipeline.flow_mod(self.id, flow_mod)
+    }
+
+    fn barrier(&self) {
+        self.pipeline.barrier();
+    }
+
+    fn flows(&self, request: &FlowStatsRequest) -> Result<Vec<FlowStats>, FlowError> {
+        self.pipeline.flow_stats(self.id, request)
+    }
+
+    fn aggregate(&self, request: &FlowStatsRequest) -> Result<AggregateStats, FlowError> {
+        self.pipeline.aggregate(self.id, request)
+    }
+
+    fn tables(&self) -> Vec<TableStats> {
+        // Fails only when the bridge is being removed, and this connection with it.
+        self.pipeline.table_stats(self.id).unwrap_or_default()
+    }
+
+    fn table_features(&self) -> Vec<TableFeatures> {
+        crate::pipeline::table_features()
+    }
+}
+
+/// Errors of a wire do not exist here: they print as `?` rather than as an honest-looking zero.
+fn stats(port_no: u32, counters: &PortSnapshot) -> PortStats {
+    PortStats {
+        port_no,
+        rx_packets: counters.rx_packets,
+        tx_packets: counters.tx_packets,
+        rx_bytes: counters.rx_bytes,
+        tx_bytes: counters.tx_bytes,
+        rx_dropped: counters.drops.iter().map(|(_, count)| count).sum(),
+        tx_dropped: counters.tx_drops,
+        rx_frame_err: COUNTER_UNSUPPORTED,
+        rx_over_err: COUNTER_UNSUPPORTED,
+        rx_crc_err: COUNTER_UNSUPPORTED,
+        collisions: COUNTER_UNSUPPORTED,
+        rx_errors: COUNTER_UNSUPPORTED,
+        tx_errors: COUNTER_UNSUPPORTED,
+        ..PortStats::default()
+    }
+}

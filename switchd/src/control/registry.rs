@@ -1,0 +1,90 @@
+//! What is there, by name.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::task::AbortHandle;
+use tollgate_datapath::PortHandle;
+use tollgate_policy::{TenantIndex, Weight};
+use tollgate_vhost::{PortSocket, PortStatus};
+
+use crate::config::PortMode;
+use crate::limits::MAX_OFPORT;
+use crate::pipeline::BridgeId;
+use crate::rundir::BoundSocket;
+
+#[derive(Debug, Default)]
+pub(super) struct Registry {
+    pub(super) bridges: BTreeMap<String, BridgeEntry>,
+    pub(super) ports: BTreeMap<String, PortEntry>,
+    pub(super) tenants: BTreeMap<String, TenantEntry>,
+}
+
+#[derive(Debug)]
+pub(super) struct BridgeEntry {
+    pub(super) id: BridgeId,
+    pub(super) datapath_id: u64,
+    pub(super) _server: OpenFlowServer,
+}
+
+/// A bridge's listening socket and the task that serves it; both end with it.
+#[derive(Debug)]
+pub(super) struct OpenFlowServer {
+    pub(super) task: AbortHandle,
+    pub(super) _socket: BoundSocket,
+}
+
+impl Drop for OpenFlowServer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct PortEntry {
+    pub(super) bridge: String,
+    pub(super) ofport: u32,
+    pub(super) tenant: String,
+    pub(super) path: PathBuf,
+    pub(super) mode: PortMode,
+    pub(super) queue_pairs: u16,
+    pub(super) handle: PortHandle,
+    pub(super) status: Arc<PortStatus>,
+    pub(super) socket: PortSocket,
+    pub(super) added: Instant,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct TenantEntry {
+    pub(super) index: TenantIndex,
+    pub(super) weight: Weight,
+    /// Somebody asked for it by name; the others go with their last port.
+    pub(super) kept: bool,
+}
+
+impl Registry {
+    /// The ports of a bridge, by name.
+    pub(super) fn ports_of<'a>(
+        &'a self,
+        bridge: &'a str,
+    ) -> impl Iterator<Item = (&'a String, &'a PortEntry)> {
+        self.ports.iter().filter(move |(_, port)| port.bridge == bridge)
+    }
+
+    /// The names of a tenant's ports.
+    pub(super) fn ports_of_tenant(&self, tenant: &str) -> Vec<String> {
+        let ports = self.ports.iter().filter(|(_, port)| port.tenant == tenant);
+        ports.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The lowest OpenFlow number that no port of the bridge has.
+    pub(super) fn free_ofport(&self, bridge: &str) -> Option<u32> {
+        let mut taken: Vec<u32> = self.ports_of(bridge).map(|(_, port)| port.ofport).collect();
+        taken.sort_unstable();
+        let gap = (1..).zip(&taken).find(|(number, taken)| number != *taken);
+        let free = gap.map_or(taken.len() as u32 + 1, |(number, _)| number);
+        (free <= MAX_OFPORT).then_some(free)
+    }
+}

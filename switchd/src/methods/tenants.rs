@@ -1,0 +1,96 @@
+//! `tenant_*` and `protection_*`
+
+use serde_json::{Value, json};
+use tollgate_datapath::PmdSnapshot;
+use tollgate_policy::Weight;
+
+use super::{Outcome, done};
+use crate::control::{Switch, TenantSummary};
+use crate::names::check_tenant_name;
+use crate::rpc::{Params, refused_value};
+
+pub(super) fn set(switch: &Switch, mut params: Params) -> Outcome {
+    let name = params.text("tenant")?;
+    let weight = params.optional_number("weight")?;
+    params.finish()?;
+    check_tenant_name(&name).map_err(|reason| refused_value("tenant", reason))?;
+    let weight = weight.map(Weight::try_from).transpose();
+    let weight = weight.map_err(|reason| refused_value("weight", reason))?;
+    switch.tenant_set(&name, weight)?;
+    get_by_name(switch, &name)
+}
+
+pub(super) fn remove(switch: &Switch, mut params: Params) -> Outcome {
+    let name = params.text("tenant")?;
+    params.finish()?;
+    switch.tenant_remove(&name)?;
+    done()
+}
+
+pub(super) fn get(switch: &Switch, mut params: Params) -> Outcome {
+    let name = params.text("tenant")?;
+    params.finish()?;
+    get_by_name(switch, &name)
+}
+
+pub(super) fn list(switch: &Switch, params: Params) -> Outcome {
+    params.finish()?;
+    let pmds = switch.pmds();
+    Ok(switch.tenants().iter().map(|tenant| describe(tenant, &pmds)).collect())
+}
+
+pub(super) fn protection_get(switch: &Switch, params: Params) -> Outcome {
+    params.finish()?;
+    Ok(json!({ "enabled": switch.datapath().protection() }))
+}
+
+pub(super) fn protection_set(switch: &Switch, mut params: Params) -> Outcome {
+    let enabled = params.boolean("enabled")?;
+    params.finish()?;
+    switch.set_protection(enabled)?;
+    Ok(json!({ "enabled": enabled }))
+}
+
+fn get_by_name(switch: &Switch, name: &str) -> Outcome {
+    Ok(describe(&switch.tenant(name)?, &switch.pmds()))
+}
+
+/// A tenant with its books: `share_percent` is its part of the cycles of all tenants since start.
+fn describe(tenant: &TenantSummary, pmds: &[PmdSnapshot]) -> Value {
+    let accounts: Vec<_> = pmds.iter().map(|pmd| pmd.tenant(tenant.index)).collect();
+    let cycles: u64 = accounts.iter().map(|account| account.cycles).sum();
+    let of_all = pmds.iter().map(tenant_cycles).sum();
+    json!({
+        "tenant": tenant.name,
+        "weight": tenant.weight.as_f64(),
+        "ports": tenant.ports,
+        "cycles": cycles,
+        "share_percent": percent(cycles, of_all),
+        "credit_cycles": accounts.iter().map(|account| account.credit_cycles).collect::<Vec<_>>(),
+        "funded_turns": accounts.iter().map(|account| account.funded_turns).sum::<u64>(),
+        "slack_turns": accounts.iter().map(|account| account.slack_turns).sum::<u64>(),
+        "packets": accounts.iter().map(|account| account.packets).sum::<u64>(),
+    })
+}
+
+/// The cycles of every account but `system`, which is the first.
+fn tenant_cycles(pmd: &PmdSnapshot) -> u64 {
+    pmd.tenants.iter().skip(1).map(|account| account.cycles).sum()
+}
+
+/// To a hundredth of a percent; nothing of nothing is nothing.
+fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { (part as f64 / whole as f64 * 10_000.0).round() / 100.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_rounded_and_defined_when_nothing_was_spent() {
+        assert_eq!(percent(0, 0), 0.0);
+        assert_eq!(percent(1, 3), 33.33);
+        assert_eq!(percent(5, 5), 100.0);
+    }
+}

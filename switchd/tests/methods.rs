@@ -1,0 +1,290 @@
+//! The JSON-RPC methods against a running daemon.
+
+mod support;
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+use support::{Daemon, TWO_PORTS, directory, peer, text};
+
+const INVALID_PARAMS: i64 = -32602;
+const REFUSED: i64 = -1;
+
+fn names(list: &Value, key: &str) -> Vec<String> {
+    let list = list.as_array().unwrap();
+    list.iter().map(|item| item[key].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn bridges_come_and_go() {
+    let dir = directory();
+    let daemon = Daemon::start(dir.path(), "");
+    assert_eq!(daemon.call("bridge_list", json!({})), json!([]));
+    daemon.call("bridge_add", json!({"name": "br7"}));
+    let bridges = daemon.call("bridge_list", json!({}));
+    assert_eq!(names(&bridges, "name"), ["br7"]);
+    assert_eq!(bridges[0]["flows"], 0);
+    assert_eq!(bridges[0]["datapath_id"].as_str().unwrap().len(), 16);
+    assert!(daemon.run_dir().join("br7.mgmt").exists());
+
+    let (code, message) = daemon.refusal("bridge_add", json!({"name": "br7"}));
+    assert_eq!(code, REFUSED);
+    assert!(message.contains("br7"), "{message}");
+    for (params, named) in [
+        (json!({}), "`name`"),
+        (json!({"name": 7}), "`name`"),
+        (json!({"name": "../x"}), "`name`"),
+        (json!({"name": "br8", "color": "red"}), "\"color\""),
+    ] {
+        let (code, message) = daemon.refusal("bridge_add", params);
+        assert_eq!(code, INVALID_PARAMS);
+        assert!(message.contains(named), "{message}");
+    }
+
+    daemon.call("port_add", json!({"bridge": "br7", "name": "p1"}));
+    let (code, message) = daemon.refusal("bridge_remove", json!({"name": "br7"}));
+    assert_eq!(code, REFUSED);
+    assert!(message.contains("p1"), "{message}");
+    daemon.call("port_remove", json!({"bridge": "br7", "name": "p1"}));
+    daemon.call("bridge_remove", json!({"name": "br7"}));
+    assert!(!daemon.run_dir().join("br7.mgmt").exists());
+    assert_eq!(daemon.refusal("bridge_remove", json!({"name": "br7"})).0, REFUSED);
+    daemon.stop();
+}
+
+#[test]
+fn ports_get_numbers_sockets_and_tenants() {
+    let dir = directory();
+    let daemon = Daemon::start(dir.path(), TWO_PORTS);
+    let path = dir.path().join("elsewhere");
+    let added = daemon.call(
+        "port_add",
+        json!({"bridge": "br0", "name": "p3", "socket": path, "tenant": "acme", "queue_pairs": 2,
+               "pmd": 0}),
+    );
+    assert_eq!(added["ofport"], 3);
+    assert!(path.exists());
+    let added = daemon
+        .call("port_add", json!({"bridge": "br0", "name": "p9", "ofport": 9, "mode": "connect"}));
+    assert_eq!(added["ofport"], 9);
+
+    let ports = daemon.call("port_list", json!({"bridge": "br0"}));
+    assert_eq!(names(&ports, "name"), ["p3", "p9", "vm1", "vm2"]);
+    assert_eq!(names(&ports, "tenant"), ["acme", "p9", "vm1", "vm2"]);
+    assert_eq!(names(&ports, "mode"), ["listen", "connect", "listen", "listen"]);
+    assert_eq!(ports[0]["socket"], path.to_str().unwrap());
+    assert_eq!(ports[0]["state"], "disconnected");
+    assert_eq!(ports[0]["rx_packets"], 0);
+    assert_eq!(ports[0]["drops"], json!({}));
+
+    daemon.call("port_remove", json!({"bridge": "br0", "name": "vm1"}));
+    assert!(!daemon.run_dir().join("vhost/vm1").exists());
+    // The lowest free number.
+    let added = daemon.call("port_add", json!({"bridge": "br0", "name": "again"}));
+    assert_eq!(added["ofport"], 1);
+    // Tenants that only ports had named went with them.
+    let tenants = daemon.call("tenant_list", json!({}));
+    assert_eq!(names(&tenants, "tenant"), ["acme", "again", "p9", "vm2"]);
+    daemon.stop();
+}
+
+#[test]
+fn port_mistakes_name_what_is_wrong() {
+    let dir = directory();
+    let daemon = Daemon::start(dir.path(), TWO_PORTS);
+    daemon.call("bridge_add", json!({"name": "br1"}));
+    let before = daemon.call("tenant_list", json!({})).as_array().unwrap().len();
+    let port = |more: Value| {
+        let mut port = json!({"bridge": "br0", "name": "new"});
+        port.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        port
+    };
+    for (params, code, named) in [
+        (json!({"bridge": "br0"}), INVALID_PARAMS, "`name`"),
+        (port(json!({"name": "7"})), INVALID_PARAMS, "`name`"),
+        (port(json!({"ofport": 0})), INVALID_PARAMS, "`ofport`"),
+        (port(json!({"ofport": 65280})), INVALID_PARAMS, "1 to 65279"),
+        (port(json!({"queue_pairs": 9})), INVALID_PARAMS, "1 to 8"),
+        (port(json!({"pmd": 64})), INVALID_PARAMS, "`pmd`"),
+        (port(json!({"mode": "server"})), INVALID_PARAMS, "\"listen\" or \"connect\""),
+        (port(json!({"socket": "relative"})), INVALID_PARAMS, "`socket`"),
+        (port(json!({"tenant": "system"})), INVALID_PARAMS, "`tenant`"),
+        (port(json!({"uplink": "eth0"})), INVALID_PARAMS, "`uplink`"),
+        (port(json!({"bridge": "br9"})), REFUSED, "br9"),
+        (port(json!({"name": "vm1"})), REFUSED, "vm1"),
+        (port(json!({"name": "br1"})), REFUSED, "br1"),
+        (port(json!({"ofport": 2})), REFUSED, "vm2"),
+        (port(json!({"socket": "/nonexistent/s"})), REFUSED, "/nonexistent/s"),
+        (port(json!({"socket": daemon.rpc_socket()})), REFUSED, "rpc.sock"),
+    ] {
+        let (found, message) = daemon.refusal("port_add", params.clone());
+        assert_eq!(found, code, "{params}: {message}");
+        assert!(message.contains(named), "{params}: {message}");
+    }
+    assert_eq!(daemon.refusal("port_remove", json!({"bridge": "br1", "name": "vm1"})).0, REFUSED);
+    assert_eq!(daemon.refusal("port_list", json!({"bridge": "br9"})).0, REFUSED);
+    // Nothing was left behind.
+    assert_eq!(daemon.call("port_list", json!({})).as_array().unwrap().len(), 2);
+    assert_eq!(daemon.call("tenant_list", json!({})).as_array().unwrap().len(), before);
+    daemon.stop();
+}
+
+#[test]
+fn a_weight_is_set_exactly_and_kept() {
+    let dir = directory();
+    let config = format!("{TWO_PORTS}[tenants.vm2]\nweight = 1.71\n");
+    let daemon = Daemon::start(dir.path(), &config);
+    assert_eq!(daemon.call("tenant_get", json!({"tenant": "vm1"}))["weight"], 1.0);
+    assert_eq!(daemon.call("tenant_get", json!({"tenant": "vm2"}))["weight"], 1.71);
+    let set = daemon.call("tenant_set", json!({"tenant": "vm1", "weight": 4}));
+    assert_eq!(set["weight"], 4.0);
+    assert_eq!(set["ports"], json!(["vm1"]));
+    assert_eq!(set["credit_cycles"].as_array().unwrap().len(), 1);
+    // Without a weight nothing changes.
+    assert_eq!(daemon.call("tenant_set", json!({"tenant": "vm1"}))["weight"], 4.0);
+    // Named ones survive their ports.
+    daemon.call("port_remove", json!({"bridge": "br0", "name": "vm1"}));
+    assert_eq!(daemon.call("tenant_get", json!({"tenant": "vm1"}))["weight"], 4.0);
+    for weight in [json!(0), json!(1000.5), json!(1.0001), json!(-1), json!("4")] {
+        let params = json!({"tenant": "vm1", "weight": weight});
+        let (code, message) = daemon.refusal("tenant_set", params);
+        assert_eq!(code, INVALID_PARAMS);
+        assert!(message.contains("`weight`"), "{message}");
+    }
+    assert_eq!(daemon.refusal("tenant_get", json!({"tenant": "nobody"})).0, REFUSED);
+    assert_eq!(daemon.refusal("tenant_remove", json!({"tenant": "vm2"})).0, REFUSED);
+    daemon.call("tenant_remove", json!({"tenant": "vm1"}));
+    assert_eq!(daemon.refusal("tenant_get", json!({"tenant": "vm1"})).0, REFUSED);
+    daemon.stop();
+}
+
+#[test]
+fn the_books_of_a_pmd_add_up() {
+    let dir = directory();
+    let daemon = Daemon::start(dir.path(), TWO_PORTS);
+    let stats = daemon.call("pmd_stats", json!({}));
+    let pmd = &stats["pmds"][0];
+    let cycles = |key: &str| pmd[key].as_u64().unwrap();
+    let tenants: u64 =
+        pmd["tenants"].as_object().unwrap().values().map(|cycles| cycles.as_u64().unwrap()).sum();
+    assert_eq!(pmd["tenants"].as_object().unwrap().len(), 2);
+    let booked =
+        tenants + cycles("system_cycles") + cycles("idle_cycles") + cycles("stolen_cycles");
+    let elapsed = cycles("elapsed_cycles");
+    assert!(elapsed > 0);
+    assert!(booked.abs_diff(elapsed) <= elapsed / 100, "{booked} of {elapsed}");
+    assert!(stats["tsc_hz"].as_u64().unwrap() > 100_000_000);
+
+    let beats = cycles("heartbeat");
+    let later = daemon.call("pmd_stats", json!({}));
+    assert!(later["pmds"][0]["heartbeat"].as_u64().unwrap() >= beats);
+    daemon.stop();
+}
+
+#[test]
+fn protection_is_toggled_on_the_running_switch() {
+    let dir = directory();
+    let daemon = Daemon::start(dir.path(), "[scheduler]\nprotection = false\n");
+    assert_eq!(daemon.call("protection_get", json!({})), json!({"enabled": false}));
+    daemon.call("protection_set", json!({"enabled": true}));
+    assert_eq!(daemon.call("protection_get", json!({})), json!({"enabled": true}));
+    assert_eq!(daemon.refusal("protection_set", json!({"enabled": "on"})).0, INVALID_PARAMS);
+    daemon.stop();
+}
+
+#[test]
+fn every_listed_method_exists_and_others_do_not() {
+    let dir = directory();
+    let daemon = Daemon::start(dir.path(), "");
+    let methods = daemon.call("rpc_get_methods", json!({}));
+    for method in methods.as_array().unwrap() {
+        // A parameter that no method has: the answer says so, unless another one is missing.
+        let (code, _) = daemon.refusal(method.as_str().unwrap(), json!({"nonsense": 1}));
+        assert_eq!(code, INVALID_PARAMS, "{method}");
+    }
+    assert_eq!(daemon.refusal("no_such_method", json!({})).0, -32601);
+    assert!(daemon.call("version", json!({}))["version"].is_string());
+    daemon.stop();
+}
+
+#[test]
+fn a_thousand_ports_later_nothing_has_leaked() {
+    let dir = directory();
+    let daemon = Daemon::start(dir.path(), "[[bridges]]\nname = 'br0'\n");
+    let churn = |rounds| {
+        for round in 0..rounds {
+            let name = format!("p{round}");
+            daemon.call("port_add", json!({"bridge": "br0", "name": name}));
+            daemon.call("port_remove", json!({"bridge": "br0", "name": name}));
+        }
+    };
+    churn(50);
+    let before = (daemon.descriptors(), daemon.resident_bytes());
+    churn(1000);
+    let after = (daemon.descriptors(), daemon.resident_bytes());
+    assert!(after.0 <= before.0 + 2, "{before:?} {after:?}");
+    assert!(after.1 <= before.1 + (16 << 20), "{before:?} {after:?}");
+    daemon.stop();
+}
+
+#[test]
+fn a_line_through_socat_sets_a_weight() {
+    let dir = directory();
+    let daemon = Daemon::start(dir.path(), TWO_PORTS);
+    let line =
+        r#"{"jsonrpc":"2.0","id":1,"method":"tenant_set","params":{"tenant":"vm1","weight":4}}"#;
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(format!(
+        "command -v socat >/dev/null || exit 127; echo '{line}' | socat -t 30 - UNIX-CONNECT:{}",
+        daemon.rpc_socket().display()
+    ));
+    let output = peer(&mut shell).unwrap();
+    if output.status.code() == Some(127) {
+        assert!(std::env::var_os("REQUIRE_PEERS").is_none(), "socat is not installed");
+        println!("SKIP: socat is not installed");
+        return;
+    }
+    let reply: Value = serde_json::from_str(&text(&output)).unwrap();
+    assert_eq!(reply["result"]["weight"], 4.0);
+    daemon.stop();
+}
+
+/// Runs `ovs-ofctl -O OpenFlow13 VERB BRIDGE ARGS`.
+fn ovs_ofctl(daemon: &Daemon, verb: &str, rest: &[&str]) -> Option<std::process::Output> {
+    let bridge = format!("unix:{}/br0.mgmt", daemon.run_dir().display());
+    let mut command = Command::new("ovs-ofctl");
+    command.args(["-O", "OpenFlow13", "-t", "30", verb, &bridge]).args(rest);
+    peer(&mut command)
+}
+
+#[test]
+fn ovs_ofctl_drives_the_tables() {
+    let dir = directory();
+    let daemon = Daemon::start(dir.path(), TWO_PORTS);
+    let Some(show) = ovs_ofctl(&daemon, "show", &[]) else { return };
+    let show = text(&show);
+    let datapath_id = &daemon.call("bridge_list", json!({}))[0]["datapath_id"];
+    assert!(show.contains(datapath_id.as_str().unwrap()), "{show}");
+    assert!(show.contains("1(vm1)") && show.contains("2(vm2)"), "{show}");
+
+    let run = |verb, rest: &[&str]| text(&ovs_ofctl(&daemon, verb, rest).unwrap());
+    run("add-flow", &["in_port=vm1,actions=output:vm2"]);
+    run("add-flow", &["priority=7,in_port=2,tcp,tp_dst=80,actions=mod_nw_dst:10.0.0.1,1"]);
+    run("add-flow", &["table=1,actions=NORMAL"]);
+    assert_eq!(daemon.call("bridge_list", json!({}))[0]["flows"], 3);
+    let dump = run("dump-flows", &["--no-stats", "--names"]);
+    assert!(dump.contains("in_port=vm1 actions=output:vm2"), "{dump}");
+    assert!(dump.contains("priority=7,tcp,in_port=vm2,tp_dst=80"), "{dump}");
+    assert!(run("dump-aggregate", &[]).contains("flow_count=3"));
+    assert!(run("dump-ports", &[]).contains("2 ports"));
+    assert!(run("dump-tables", &[]).contains("active=2"));
+    assert!(run("dump-desc", &[]).contains("Tollgate"));
+    run("del-flows", &["in_port=vm1"]);
+    assert_eq!(daemon.call("bridge_list", json!({}))[0]["flows"], 2);
+    run("del-flows", &[]);
+    assert_eq!(daemon.call("bridge_list", json!({}))[0]["flows"], 0);
+
+    let refused = ovs_ofctl(&daemon, "add-flow", &["actions=group:1"]).unwrap();
+    assert!(!refused.status.success());
+    daemon.stop();
+}
