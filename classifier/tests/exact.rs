@@ -235,7 +235,7 @@ fn a_collision_flood_evicts_nobody_else() {
     let secret = HashSecret::from_words(1, 0x1234_5678_9abc_def1);
     let mut table = ExactTable::new(64, 2, secret);
     let key_of = |number: u32| FlowKey { in_port: 1, ipv6_label: number, ..FlowKey::default() };
-    let in_first_bucket = |key: &FlowKey| secret.hash(key.words()) % 8 == 0;
+    let in_first_bucket = |key: &FlowKey| secret.hash(key.words()).is_multiple_of(8);
     let mut keys = (0..).map(key_of).filter(in_first_bucket);
     let victim = keys.next().unwrap();
     table.insert(table.hash(&victim), &victim, FlowSlot { index: 7, version: 7 }, 0);

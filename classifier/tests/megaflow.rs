@@ -273,7 +273,7 @@ fn colliding_keys_fill_only_their_own_buckets() {
     let mask = *prefix_match(1, 32, 0).mask();
     let colliding: Vec<_> = (0..200_000)
         .map(|n| prefix_match(1, 32, n))
-        .filter(|m| known.hash_masked(m.key().words(), mask.words()) % BUCKETS == 0)
+        .filter(|m| known.hash_masked(m.key().words(), mask.words()).is_multiple_of(BUCKETS))
         .take(CAPACITY)
         .collect();
     assert_eq!(colliding.len(), CAPACITY);

@@ -1,1 +1,65 @@
-fn main() {}
+//! `ofctl`: controls a running switch.
+//!
+//! Flows go over OpenFlow 1.3 with the verbs, grammar and output of `ovs-ofctl`; bridges, ports,
+//! tenants and PMDs go over JSON-RPC.
+#![forbid(unsafe_code)]
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![cfg_attr(
+    test,
+    allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
+
+mod cli;
+mod limits;
+mod manage;
+mod openflow;
+mod output;
+mod rpc;
+mod target;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+fn main() -> ExitCode {
+    let cli = match cli::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version go to standard output and are no failure.
+            let _ = error.print();
+            return match error.kind() {
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
+                _ => ExitCode::FAILURE,
+            };
+        }
+    };
+    if let Some(seconds) = cli.timeout_s {
+        exit_after(Duration::from_secs(seconds));
+    }
+    match run(&cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::fail(&format!("{error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: &cli::Cli) -> anyhow::Result<()> {
+    match &cli.command {
+        cli::Command::OpenFlow(command) => openflow::run(cli, command),
+        cli::Command::Manage(command) => manage::run(cli, command),
+    }
+}
+
+/// `--timeout` bounds everything, whatever the other side does, so it ends the process.
+fn exit_after(timeout: Duration) {
+    std::thread::spawn(move || {
+        std::thread::sleep(timeout);
+        output::fail(&format!("no answer within {} s (--timeout)", timeout.as_secs()));
+        std::process::exit(1);
+    });
+}

@@ -261,7 +261,11 @@ fn check(edit: &Edit, key: &FlowKey, vlan_tags: u8) -> Result<(), EditError> {
 }
 
 fn vlan_tags(key: &FlowKey) -> u8 {
-    u8::from(key.vlan_tci & VLAN_PRESENT != 0) + u8::from(key.inner_vlan_tci & VLAN_PRESENT != 0)
+    match (key.vlan_tci & VLAN_PRESENT, key.inner_vlan_tci & VLAN_PRESENT) {
+        (0, _) => 0,
+        (_, 0) => 1,
+        _ => 2,
+    }
 }
 
 fn ethernet(bytes: &mut [u8]) -> Result<&mut Ethernet, EditError> {

@@ -239,8 +239,7 @@ mod tests {
     #[test]
     fn words_cover_the_whole_key() {
         assert_eq!(size_of::<FlowKey>(), FLOW_WORDS * 8);
-        let mut key = FlowKey::default();
-        key.arp_tha = MacAddr([0, 0, 0, 0, 0, 1]);
+        let key = FlowKey { arp_tha: MacAddr([0, 0, 0, 0, 0, 1]), ..FlowKey::default() };
         assert_ne!(key.words()[FLOW_WORDS - 1], 0);
     }
 

@@ -31,7 +31,7 @@ const NOTHING: FlowMask = FlowMask(FlowKey {
     reserved1: 0,
 });
 
-pub fn packet() -> impl Strategy<Value = FlowKey> {
+pub(crate) fn packet() -> impl Strategy<Value = FlowKey> {
     let word0 = (0..3u32, select(&[0x0800u16, 0x86dd][..]), select(&[6u8, 17][..]));
     let rest = (
         select(&[0, FRAG_ANY, FRAG_ANY | FRAG_LATER][..]),
@@ -61,7 +61,7 @@ pub fn packet() -> impl Strategy<Value = FlowKey> {
 }
 
 /// A mask made of whole fields and prefixes.
-pub fn mask() -> impl Strategy<Value = FlowMask> {
+pub(crate) fn mask() -> impl Strategy<Value = FlowMask> {
     let field = |set: fn(&mut FlowKey)| {
         any::<bool>().prop_map(move |on| {
             let mut mask = NOTHING;
@@ -86,12 +86,12 @@ pub fn mask() -> impl Strategy<Value = FlowMask> {
         .prop_map(|(a, b, c, d, e, f, g, h, i, j)| a | b | c | d | e | f | g | h | i | j)
 }
 
-pub fn flow_match() -> impl Strategy<Value = FlowMatch> {
+pub(crate) fn flow_match() -> impl Strategy<Value = FlowMatch> {
     (packet(), mask()).prop_map(|(key, mask)| FlowMatch::new(&key, mask))
 }
 
 /// `inside` where the mask is set, `outside` elsewhere.
-pub fn blend(inside: &FlowKey, outside: &FlowKey, mask: &FlowMask) -> FlowKey {
+pub(crate) fn blend(inside: &FlowKey, outside: &FlowKey, mask: &FlowMask) -> FlowKey {
     let mut key = *outside;
     for (index, word) in key.words_mut().iter_mut().enumerate() {
         let mask = mask.words()[index];
@@ -101,7 +101,7 @@ pub fn blend(inside: &FlowKey, outside: &FlowKey, mask: &FlowMask) -> FlowKey {
 }
 
 /// Any bits at all.
-pub fn noise() -> impl Strategy<Value = FlowKey> {
+pub(crate) fn noise() -> impl Strategy<Value = FlowKey> {
     any::<[u64; FLOW_WORDS]>().prop_map(|words| {
         let mut key = FlowKey::default();
         *key.words_mut() = words;

@@ -4,7 +4,7 @@ use super::actions::parse_instructions;
 use super::error::ParseError;
 use super::lexer::{Item, Lexer};
 use super::matches::MatchParser;
-use super::names::PortNames;
+use super::names::{PortNames, parse_port};
 use super::value::{parse_number, unknown_port};
 use crate::flow_mod::{FlowCommand, FlowFlags, FlowMod};
 use crate::limits::FLOW_TEXT_MAX_BYTES;
@@ -175,8 +175,7 @@ fn flow_item(
         "idle_timeout" if takes_actions(purpose) => flow.idle_timeout_s = number(u16::MAX)?,
         "hard_timeout" if takes_actions(purpose) => flow.hard_timeout_s = number(u16::MAX)?,
         "out_port" if !takes_actions(purpose) => {
-            flow.out_port =
-                super::names::parse_port(value, names).ok_or_else(|| unknown_port(key, value))?;
+            flow.out_port = parse_port(value, names).ok_or_else(|| unknown_port(key, value))?;
         }
         "out_group" if !takes_actions(purpose) => {
             flow.out_group = parse_number(key, value, u128::from(u32::MAX))? as u32;

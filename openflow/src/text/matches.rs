@@ -39,23 +39,9 @@ const PROTOCOLS: [(&str, u16, Option<u8>); 21] = [
     ("mplsm", 0x8848, None),
 ];
 
-/// Names whose field depends on the protocol, or that are not simply a field.
-const SPECIAL_KEYS: [&str; 14] = [
-    "nw_src",
-    "nw_dst",
-    "nw_proto",
-    "nw_tos",
-    "tp_src",
-    "tp_dst",
-    "dl_vlan",
-    "vlan_tci",
-    "icmp_type",
-    "icmp_code",
-    "ip_proto",
-    "ip_src",
-    "ip_dst",
-    "dl_vlan_pcp",
-];
+/// Names that are neither shorthands nor simply a field. (Those with a meaning by protocol are in
+/// [`AMBIGUOUS`].)
+const SPECIAL_KEYS: [&str; 3] = ["dl_vlan", "vlan_tci", "nw_tos"];
 
 /// `dl_vlan` of untagged packets, from OpenFlow 1.0.
 const DL_VLAN_NONE: u128 = 0xffff;
@@ -190,53 +176,90 @@ impl<'a> MatchParser<'a> {
     }
 }
 
+/// A name whose field depends on the protocol: what it means under which match, and what to add
+/// to a match under which it means nothing.
+struct Ambiguous {
+    names: &'static [&'static str],
+    meanings: &'static [(Prerequisite, Field)],
+    needed: &'static str,
+}
+
+use self::Prerequisite as P;
+
+const AMBIGUOUS: [Ambiguous; 7] = [
+    Ambiguous {
+        names: &["nw_src", "ip_src"],
+        meanings: &[(P::Ipv4, Field::Ipv4Src), (P::Arp, Field::ArpSpa)],
+        needed: "ip or arp",
+    },
+    Ambiguous {
+        names: &["nw_dst", "ip_dst"],
+        meanings: &[(P::Ipv4, Field::Ipv4Dst), (P::Arp, Field::ArpTpa)],
+        needed: "ip or arp",
+    },
+    Ambiguous {
+        names: &["nw_proto", "ip_proto"],
+        meanings: &[(P::Ip, Field::IpProto), (P::Arp, Field::ArpOp)],
+        needed: "ip, ipv6 or arp",
+    },
+    Ambiguous {
+        names: &["tp_src"],
+        meanings: &[
+            (P::Tcp, Field::TcpSrc),
+            (P::Udp, Field::UdpSrc),
+            (P::Sctp, Field::SctpSrc),
+            (P::Icmpv4, Field::Icmpv4Type),
+            (P::Icmpv6, Field::Icmpv6Type),
+        ],
+        needed: "tcp, udp or sctp",
+    },
+    Ambiguous {
+        names: &["tp_dst"],
+        meanings: &[
+            (P::Tcp, Field::TcpDst),
+            (P::Udp, Field::UdpDst),
+            (P::Sctp, Field::SctpDst),
+            (P::Icmpv4, Field::Icmpv4Code),
+            (P::Icmpv6, Field::Icmpv6Code),
+        ],
+        needed: "tcp, udp or sctp",
+    },
+    Ambiguous {
+        names: &["icmp_type"],
+        meanings: &[(P::Icmpv4, Field::Icmpv4Type), (P::Icmpv6, Field::Icmpv6Type)],
+        needed: "icmp or icmp6",
+    },
+    Ambiguous {
+        names: &["icmp_code"],
+        meanings: &[(P::Icmpv4, Field::Icmpv4Code), (P::Icmpv6, Field::Icmpv6Code)],
+        needed: "icmp or icmp6",
+    },
+];
+
+fn ambiguous(key: &str) -> Option<&'static Ambiguous> {
+    AMBIGUOUS.iter().find(|entry| entry.names.contains(&key))
+}
+
 /// The field that a name stands for under what is matched so far; the error says what the match
 /// would need for the name to have a meaning.
 pub(super) fn field_for(key: &str, matched: &Match) -> Result<Field, &'static str> {
-    let has = |prerequisite: Prerequisite| prerequisite.satisfied_by(matched);
-    let first = |choices: &[(Prerequisite, Field)], needed| {
-        choices.iter().find(|(p, _)| has(*p)).map(|(_, field)| *field).ok_or(needed)
-    };
-    use Prerequisite as P;
-    match key {
-        "nw_src" | "ip_src" => {
-            first(&[(P::Ipv4, Field::Ipv4Src), (P::Arp, Field::ArpSpa)], "ip or arp")
-        }
-        "nw_dst" | "ip_dst" => {
-            first(&[(P::Ipv4, Field::Ipv4Dst), (P::Arp, Field::ArpTpa)], "ip or arp")
-        }
-        "nw_proto" | "ip_proto" => {
-            first(&[(P::Ip, Field::IpProto), (P::Arp, Field::ArpOp)], "ip, ipv6 or arp")
-        }
-        "tp_src" => first(
-            &[
-                (P::Tcp, Field::TcpSrc),
-                (P::Udp, Field::UdpSrc),
-                (P::Sctp, Field::SctpSrc),
-                (P::Icmpv4, Field::Icmpv4Type),
-                (P::Icmpv6, Field::Icmpv6Type),
-            ],
-            "tcp, udp or sctp",
-        ),
-        "tp_dst" => first(
-            &[
-                (P::Tcp, Field::TcpDst),
-                (P::Udp, Field::UdpDst),
-                (P::Sctp, Field::SctpDst),
-                (P::Icmpv4, Field::Icmpv4Code),
-                (P::Icmpv6, Field::Icmpv6Code),
-            ],
-            "tcp, udp or sctp",
-        ),
-        "icmp_type" => first(
-            &[(P::Icmpv4, Field::Icmpv4Type), (P::Icmpv6, Field::Icmpv6Type)],
-            "icmp or icmp6",
-        ),
-        "icmp_code" => first(
-            &[(P::Icmpv4, Field::Icmpv4Code), (P::Icmpv6, Field::Icmpv6Code)],
-            "icmp or icmp6",
-        ),
-        _ => Field::from_name(key).ok_or("a field of that name"),
+    match ambiguous(key) {
+        None => Field::from_name(key).ok_or("a field of that name"),
+        Some(Ambiguous { meanings, needed, .. }) => meanings
+            .iter()
+            .find(|(prerequisite, _)| prerequisite.satisfied_by(matched))
+            .map(|(_, field)| *field)
+            .ok_or(needed),
+    }
+}
+
+/// All fields that a name of the flow language may stand for, none if it is no name.
+pub fn fields_named(name: &str) -> Vec<Field> {
+    match (name, ambiguous(name)) {
+        (_, Some(entry)) => entry.meanings.iter().map(|(_, field)| *field).collect(),
+        ("dl_vlan" | "vlan_tci", None) => vec![Field::VlanVid],
+        ("nw_tos", None) => vec![Field::IpDscp],
+        (_, None) => Field::from_name(name).into_iter().collect(),
     }
 }
 
@@ -262,7 +285,7 @@ fn parse_vlan_vid(key: &str, value: &str) -> Result<OxmField, ParseError> {
 }
 
 fn is_match_key(key: &str) -> bool {
-    SPECIAL_KEYS.contains(&key) || Field::from_name(key).is_some()
+    !fields_named(key).is_empty()
 }
 
 fn needs(text: &str, needed: &str) -> ParseError {
@@ -275,7 +298,12 @@ fn match_keys<'a>() -> impl Iterator<Item = &'a str> {
         let info = field.info();
         std::iter::once(info.name).chain(info.aliases.iter().copied())
     });
-    SPECIAL_KEYS.into_iter().chain(PROTOCOLS.iter().map(|(name, ..)| *name)).chain(fields)
+    let ambiguous = AMBIGUOUS.iter().flat_map(|entry| entry.names.iter().copied());
+    SPECIAL_KEYS
+        .into_iter()
+        .chain(ambiguous)
+        .chain(PROTOCOLS.iter().map(|(name, ..)| *name))
+        .chain(fields)
 }
 
 fn unknown_keyword(key: &str, also: &[&str]) -> ParseError {

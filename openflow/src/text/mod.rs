@@ -23,7 +23,8 @@ mod value;
 pub use error::ParseError;
 pub use flow::{parse_flow, parse_flow_line, parse_flow_stats_request};
 pub use format::{FlowFormat, format_actions, format_flow, format_match};
-pub use names::{NoNames, PortNames, PortTable, format_port};
+pub use matches::fields_named;
+pub use names::{NoNames, PortNames, PortTable, format_port, parse_port};
 pub use replies::{
     format_aggregate, format_desc, format_error, format_features, format_port_desc,
     format_port_stats, format_switch_config, format_table_stats, reply_heading,

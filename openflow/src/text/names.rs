@@ -63,7 +63,7 @@ pub fn format_port(number: u32, names: &dyn PortNames) -> String {
 }
 
 /// Reads a port: number, reserved name, or name, which may be quoted.
-pub(super) fn parse_port(text: &str, names: &dyn PortNames) -> Option<u32> {
+pub fn parse_port(text: &str, names: &dyn PortNames) -> Option<u32> {
     if let Some(name) = text.strip_prefix('"') {
         return names.number(&unquote(name)?);
     }

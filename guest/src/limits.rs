@@ -1,0 +1,44 @@
+//! Bounds of this crate, each with its reason.
+
+/// Largest ring: the split virtqueue's own bound (virtio 1.2, 2.7), a power of two.
+pub const RING_SIZE_MAX: u16 = 32768;
+
+/// Descriptors in one transmit chain at most. Linux sends 18 (17 page fragments and a header), so
+/// this leaves room to send more than a sensible guest would.
+pub const TX_SEGMENTS_MAX: usize = 32;
+
+/// Receive buffers that one frame may span with MRG_RXBUF. A 64 KiB frame in 1 KiB buffers.
+pub const RX_BUFFERS_PER_FRAME_MAX: usize = 64;
+
+/// Frames handled between two publications of a receive ring: the burst that DPDK and the switch
+/// use, so that one index write serves 32 frames.
+pub const BURST_FRAMES: usize = 32;
+
+/// Queue pairs of one port: what the switch offers.
+pub const QUEUE_PAIRS_MAX: u16 = 8;
+
+/// Memory regions of one port: vhost-user's classic bound on SET_MEM_TABLE (8 regions).
+pub const MEMORY_REGIONS_MAX: usize = 8;
+
+/// Smallest frame: Ethernet's 64 bytes without the FCS.
+pub const FRAME_BYTES_MIN: usize = 60;
+
+/// Largest frame: a usual jumbo MTU and its Ethernet header.
+pub const FRAME_BYTES_MAX: usize = 9216;
+
+/// Pairs of one phase: the pair's number travels in one byte of each frame.
+pub const PAIRS_MAX: usize = 256;
+
+/// Requests one pair may have outstanding.
+pub const INFLIGHT_MAX: usize = 1024;
+
+/// Flows whose order is tracked one by one; beyond it flows share entries of the order table
+/// (4 bytes each), because a larger table would put a cache miss on every frame received.
+pub const ORDERED_FLOWS_MAX: u64 = 65536;
+
+/// Intervals of a phase that get a histogram each (29 KB apiece and per pair); a phase with more
+/// of them reports counts per interval and one histogram for all.
+pub const INTERVAL_HISTOGRAMS_MAX: usize = 300;
+
+/// Intervals of a phase at most: per-interval counts are allocated before the phase starts.
+pub const INTERVALS_MAX: usize = 100_000;

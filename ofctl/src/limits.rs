@@ -1,0 +1,16 @@
+//! Bounds on waiting and on what is read.
+
+use std::time::Duration;
+
+/// How long a switch may be silent while an answer is due. Adding a million flows is one long
+/// stretch of work before the barrier is answered, and takes seconds; a minute means it hangs.
+pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(60);
+
+/// How long version negotiation may take: no work stands behind it.
+pub(crate) const HELLO_MAX: Duration = Duration::from_secs(5);
+
+/// Largest file of flows: a million rules of 200 characters, twice over.
+pub(crate) const FLOW_FILE_MAX_BYTES: u64 = 400 << 20;
+
+/// Bytes of flow-mods handed to the socket at once.
+pub(crate) const SEND_CHUNK_BYTES: usize = 256 << 10;

@@ -1,0 +1,116 @@
+//! Commands over JSON-RPC.
+
+mod pmd;
+mod value;
+mod view;
+
+use serde_json::{Map, Value, json};
+
+use crate::cli::{
+    BridgeCommand, Cli, ManageCommand, Mode, PmdCommand, PortAdd, PortCommand, ProtectionCommand,
+    TenantCommand,
+};
+use crate::{output, rpc};
+
+/// A method of the switch, its parameters, and how its result reads for humans.
+struct Call {
+    method: &'static str,
+    params: Value,
+    view: fn(&Value) -> String,
+}
+
+impl Call {
+    fn new(method: &'static str, params: Value, view: fn(&Value) -> String) -> Call {
+        Call { method, params, view }
+    }
+}
+
+/// Runs one command.
+pub(crate) fn run(cli: &Cli, command: &ManageCommand) -> anyhow::Result<()> {
+    let Call { method, params, view } = call_for(command);
+    let result = rpc::call(&cli.run_dir, method, params)?;
+    let text = if cli.json { format!("{result:#}\n") } else { view(&result) };
+    Ok(output::print(&text)?)
+}
+
+fn call_for(command: &ManageCommand) -> Call {
+    use ManageCommand as C;
+    match command {
+        C::Bridge(command) => bridge(command),
+        C::Port(command) => port(command),
+        C::Tenant(command) => tenant(command),
+        C::Protection(ProtectionCommand::Get) => {
+            Call::new("protection_get", json!({}), view::protection)
+        }
+        C::Protection(command) => {
+            let enabled = matches!(command, ProtectionCommand::On);
+            Call::new("protection_set", json!({ "enabled": enabled }), view::nothing)
+        }
+        C::Pmd(PmdCommand::Stats) => Call::new("pmd_stats", json!({}), pmd::stats),
+        C::Version => Call::new("version", json!({}), view::version),
+    }
+}
+
+fn bridge(command: &BridgeCommand) -> Call {
+    match command {
+        BridgeCommand::Add { name } => {
+            Call::new("bridge_add", json!({ "name": name }), view::nothing)
+        }
+        BridgeCommand::Remove { name } => {
+            Call::new("bridge_remove", json!({ "name": name }), view::nothing)
+        }
+        BridgeCommand::List => Call::new("bridge_list", json!({}), view::bridges),
+    }
+}
+
+fn port(command: &PortCommand) -> Call {
+    match command {
+        PortCommand::Add(add) => Call::new("port_add", port_add(add), view::nothing),
+        PortCommand::Remove { bridge, name } => {
+            Call::new("port_remove", json!({ "bridge": bridge, "name": name }), view::nothing)
+        }
+        PortCommand::List { bridge } => Call::new(
+            "port_list",
+            present([("bridge", bridge.clone().map(Value::from))]),
+            view::ports,
+        ),
+    }
+}
+
+fn port_add(add: &PortAdd) -> Value {
+    let mode = add.mode.map(|mode| match mode {
+        Mode::Listen => "listen",
+        Mode::Connect => "connect",
+    });
+    let socket = add.socket.as_ref().map(|path| path.to_string_lossy().into_owned());
+    present([
+        ("bridge", Some(add.bridge.clone().into())),
+        ("name", Some(add.name.clone().into())),
+        ("tenant", add.tenant.clone().map(Value::from)),
+        ("mode", mode.map(Value::from)),
+        ("socket", socket.map(Value::from)),
+        ("ofport", add.ofport.map(Value::from)),
+        ("queue_pairs", add.queue_pairs.map(Value::from)),
+        ("pmd", add.pmd.map(Value::from)),
+    ])
+}
+
+fn tenant(command: &TenantCommand) -> Call {
+    match command {
+        TenantCommand::Set { name, weight } => {
+            let weight = weight.map(Value::from);
+            let params = present([("tenant", Some(name.clone().into())), ("weight", weight)]);
+            Call::new("tenant_set", params, view::nothing)
+        }
+        TenantCommand::Get { name } => {
+            Call::new("tenant_get", json!({ "tenant": name }), view::tenant)
+        }
+        TenantCommand::List => Call::new("tenant_list", json!({}), view::tenants),
+    }
+}
+
+/// Parameters without those that were not given: the switch has the defaults.
+fn present<const N: usize>(params: [(&str, Option<Value>); N]) -> Value {
+    let given = params.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    Value::Object(Map::from_iter(given))
+}

@@ -1,0 +1,218 @@
+//! Results of the switch as tables.
+
+use serde_json::Value;
+
+use super::value::{items, member, members, plain, text};
+use crate::output::Align::{Left, Right};
+use crate::output::table;
+
+/// Commands that change something are silent when it worked.
+pub(super) fn nothing(_: &Value) -> String {
+    String::new()
+}
+
+pub(super) fn bridges(result: &Value) -> String {
+    let rows = items(result).iter().map(|bridge| {
+        // (The switch may count the ports or list them.)
+        let ports = match member(bridge, "ports") {
+            Value::Array(ports) => ports.len().to_string(),
+            count => plain(count),
+        };
+        vec![text(bridge, "name"), text(bridge, "datapath_id"), ports, text(bridge, "flows")]
+    });
+    let columns = [("BRIDGE", Left), ("DATAPATH-ID", Left), ("PORTS", Right), ("FLOWS", Right)];
+    table(&columns, rows.collect(), "no bridges (ofctl bridge add NAME)")
+}
+
+pub(super) fn ports(result: &Value) -> String {
+    let columns = [
+        ("BRIDGE", Left),
+        ("PORT", Left),
+        ("OFPORT", Right),
+        ("TENANT", Left),
+        ("PMD", Right),
+        ("MODE", Left),
+        ("STATE", Left),
+        ("RINGS", Right),
+        ("FEATURES", Left),
+        ("RX-PACKETS", Right),
+        ("TX-PACKETS", Right),
+        ("DROPS", Left),
+        ("ERROR", Left),
+    ];
+    let rows = items(result).iter().map(|port| {
+        vec![
+            text(port, "bridge"),
+            text(port, "name"),
+            text(port, "ofport"),
+            text(port, "tenant"),
+            text(port, "pmd"),
+            text(port, "mode"),
+            state(port),
+            items(member(port, "rings")).len().to_string(),
+            features(member(port, "features")),
+            text(port, "rx_packets"),
+            text(port, "tx_packets"),
+            drops(member(port, "drops")),
+            errors(port),
+        ]
+    });
+    table(&columns, rows.collect(), "no ports (ofctl port add BRIDGE NAME)")
+}
+
+fn state(port: &Value) -> String {
+    match (member(port, "state"), member(port, "connected")) {
+        (Value::Null, Value::Bool(true)) => "connected".to_owned(),
+        (Value::Null, Value::Bool(false)) => "not connected".to_owned(),
+        (state, _) => plain(state),
+    }
+}
+
+/// Feature bits in hexadecimal, as the virtio specification numbers them; names as they are.
+fn features(features: &Value) -> String {
+    match features.as_u64() {
+        Some(bits) => format!("{bits:#x}"),
+        None => plain(features),
+    }
+}
+
+/// Reasons for which anything was dropped, most frequent first.
+fn drops(drops: &Value) -> String {
+    let mut reasons: Vec<(u64, &String)> = members(drops)
+        .filter_map(|(reason, count)| Some((count.as_u64().filter(|c| *c > 0)?, reason)))
+        .collect();
+    reasons.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
+    if reasons.is_empty() {
+        return "0".to_owned();
+    }
+    let reasons: Vec<String> =
+        reasons.iter().map(|(count, reason)| format!("{reason}={count}")).collect();
+    reasons.join(" ")
+}
+
+/// The port's last error, or the reasons for which its queues are quarantined.
+fn errors(port: &Value) -> String {
+    let rings = items(member(port, "rings")).iter().map(|ring| member(ring, "error"));
+    let texts: Vec<&str> = std::iter::once(member(port, "error"))
+        .chain(rings)
+        .filter_map(Value::as_str)
+        .filter(|text| !text.is_empty())
+        .collect();
+    if texts.is_empty() { "-".to_owned() } else { texts.join("; ") }
+}
+
+pub(super) fn tenants(result: &Value) -> String {
+    tenant_table(items(result))
+}
+
+pub(super) fn tenant(result: &Value) -> String {
+    tenant_table(std::slice::from_ref(result))
+}
+
+fn tenant_table(tenants: &[Value]) -> String {
+    let columns = [
+        ("TENANT", Left),
+        ("WEIGHT", Right),
+        ("PORTS", Left),
+        ("CYCLES", Right),
+        ("SHARE-%", Right),
+        ("CREDIT-CYCLES", Right),
+        ("FUNDED-TURNS", Right),
+        ("SLACK-TURNS", Right),
+        ("GATED", Right),
+    ];
+    let rows = tenants.iter().map(|tenant| {
+        let weight = member(tenant, "weight");
+        vec![
+            text(tenant, "tenant"),
+            weight.as_f64().map_or_else(|| plain(weight), |weight| weight.to_string()),
+            text(tenant, "ports"),
+            text(tenant, "cycles"),
+            text(tenant, "share_percent"),
+            text(tenant, "credit_cycles"),
+            text(tenant, "funded_turns"),
+            text(tenant, "slack_turns"),
+            text(tenant, "gated"),
+        ]
+    });
+    table(&columns, rows.collect(), "no tenants (a port makes one: ofctl port add BRIDGE NAME)")
+}
+
+pub(super) fn protection(result: &Value) -> String {
+    let enabled = result.as_bool().or_else(|| member(result, "enabled").as_bool());
+    match enabled {
+        Some(true) => "on\n".to_owned(),
+        Some(false) => "off\n".to_owned(),
+        None => format!("{}\n", plain(result)),
+    }
+}
+
+pub(super) fn version(result: &Value) -> String {
+    let switch = match result {
+        Value::Object(_) => text(result, "version"),
+        other => plain(other),
+    };
+    format!("ofctl {}\nswitchd {switch}\n", env!("CARGO_PKG_VERSION"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_port_shows_its_drops_by_frequency_and_the_errors_of_its_queues() {
+        let text = ports(&json!([{
+            "bridge": "br0", "name": "vm1", "ofport": 1, "tenant": "t1", "pmd": 0, "mode": "listen",
+            "connected": true, "error": null, "features": 0x1_0000_0000_u64,
+            "rings": [{"index": 0, "error": null}, {"index": 1, "error": "descriptor loop"}],
+            "rx_packets": 10, "tx_packets": 20,
+            "drops": {"no_rule": 2, "tx_ring_full": 7, "rx_too_long": 0}
+        }]));
+        let row = text.lines().nth(1).unwrap();
+        let words: Vec<&str> = row.split_whitespace().collect();
+        assert_eq!(
+            words,
+            [
+                "br0",
+                "vm1",
+                "1",
+                "t1",
+                "0",
+                "listen",
+                "connected",
+                "2",
+                "0x100000000",
+                "10",
+                "20",
+                "tx_ring_full=7",
+                "no_rule=2",
+                "descriptor",
+                "loop"
+            ]
+        );
+    }
+
+    #[test]
+    fn nothing_to_list_says_what_to_do() {
+        assert!(ports(&json!([])).contains("port add"));
+        assert!(bridges(&json!([])).contains("bridge add"));
+    }
+
+    #[test]
+    fn weights_keep_their_decimals() {
+        let text =
+            tenants(&json!([{"tenant": "a", "weight": 1.715}, {"tenant": "b", "weight": 4}]));
+        assert!(text.contains("1.715"), "{text}");
+        assert!(text.lines().any(|line| line.starts_with('b') && line.contains(" 4 ")), "{text}");
+    }
+
+    #[test]
+    fn what_a_switch_leaves_out_does_not_matter() {
+        for view in [bridges, ports, tenants, tenant, protection, version] {
+            for value in [json!(null), json!([null]), json!([{}]), json!({}), json!(7)] {
+                let _ = view(&value);
+            }
+        }
+    }
+}

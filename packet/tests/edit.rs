@@ -1,0 +1,242 @@
+//! Edits of bytes against edits of keys, and against checksums computed anew.
+
+mod common;
+
+use common::{Frame, ICMPV6, PORT, SCTP, TCP, UDP, frame, sums};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+use tollgate_packet::edit::{apply, apply_to_key, prerequisites};
+use tollgate_packet::key::VLAN_PRESENT;
+use tollgate_packet::parse::parse;
+use tollgate_packet::{Edit, EditError, FLOW_WORDS, FlowKey, FlowMask, HeaderBuf, MacAddr, Parsed};
+
+fn edit() -> impl Strategy<Value = Edit> {
+    prop_oneof![
+        any::<[u8; 6]>().prop_map(|mac| Edit::SetEthSrc(MacAddr(mac))),
+        any::<[u8; 6]>().prop_map(|mac| Edit::SetEthDst(MacAddr(mac))),
+        any::<[u8; 4]>().prop_map(Edit::SetIpv4Src),
+        any::<[u8; 4]>().prop_map(Edit::SetIpv4Dst),
+        any::<[u8; 16]>().prop_map(Edit::SetIpv6Src),
+        any::<[u8; 16]>().prop_map(Edit::SetIpv6Dst),
+        any::<u8>().prop_map(Edit::SetIpDscp),
+        any::<u8>().prop_map(Edit::SetIpEcn),
+        any::<u16>().prop_map(Edit::SetL4Src),
+        any::<u16>().prop_map(Edit::SetL4Dst),
+        any::<[u8; 4]>().prop_map(Edit::SetArpSpa),
+        any::<[u8; 4]>().prop_map(Edit::SetArpTpa),
+        any::<u16>().prop_map(Edit::SetVlanVid),
+        any::<u8>().prop_map(Edit::SetVlanPcp),
+        select(&[0x8100, 0x88a8, 0x8100, 0x88a8, 0x9100][..])
+            .prop_map(|tpid| Edit::PushVlan { tpid }),
+        Just(Edit::PopVlan),
+        Just(Edit::DecTtl),
+    ]
+}
+
+fn noise() -> impl Strategy<Value = FlowKey> {
+    any::<[u64; FLOW_WORDS]>().prop_map(|words| {
+        let mut key = FlowKey::default();
+        *key.words_mut() = words;
+        key
+    })
+}
+
+/// Applies the edits that are legal, in all three ways, and compares them after each one. Returns
+/// the header and by how much the frame grew.
+fn apply_all(bytes: &[u8], edits: &[Edit]) -> (HeaderBuf, i32) {
+    let mut header = HeaderBuf::from_frame(bytes);
+    let Parsed { key: original, mut layout } = parse(header.bytes(), bytes.len() as u32, PORT);
+    let (mut key, mut grown) = (original, 0);
+    for edit in edits {
+        let hides_a_third_tag = layout.vlan_tags == 2
+            && matches!(original.eth_type, 0x8100 | 0x88a8)
+            && *edit == Edit::PopVlan;
+        if hides_a_third_tag {
+            continue;
+        }
+        let before = (header.bytes().to_vec(), layout);
+        let on_key = apply_to_key(edit, &mut key.clone());
+        match apply(edit, &mut header, &mut layout, &original) {
+            Ok(growth) => {
+                assert_eq!(apply_to_key(edit, &mut key), Ok(()));
+                grown += growth;
+                let frame_len = (bytes.len() as i32 + grown) as u32;
+                let parsed = parse(header.bytes(), frame_len, PORT);
+                assert_eq!(parsed, Parsed { key, layout }, "after {edit:?}");
+            }
+            Err(error) => {
+                assert_eq!((header.bytes().to_vec(), layout), before, "after {edit:?}");
+                // Only the bytes tell that a header is malformed.
+                let is_malformed = error == EditError::Malformed;
+                assert!(is_malformed || on_key == Err(error), "{edit:?}: {error}, {on_key:?}");
+            }
+        }
+    }
+    (header, grown)
+}
+
+/// The frame with its header replaced.
+fn reassemble(frame: &Frame, header: &HeaderBuf) -> Vec<u8> {
+    let copied = HeaderBuf::from_frame(&frame.bytes).len();
+    [header.bytes(), &frame.bytes[copied..]].concat()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3000))]
+
+    #[test]
+    fn an_edited_frame_parses_to_the_edited_key_and_has_right_checksums(
+        frame in frame(),
+        edits in vec(edit(), 1..8),
+    ) {
+        let (header, grown) = apply_all(&frame.bytes, &edits);
+        sums::assert_right(&frame, &reassemble(&frame, &header), grown);
+    }
+
+    #[test]
+    fn damaged_frames_are_edited_alike_or_not_at_all(
+        frame in frame(),
+        damage in vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        kept in any::<prop::sample::Index>(),
+        cut in any::<bool>(),
+        edits in vec(edit(), 1..5),
+    ) {
+        let mut bytes = frame.bytes;
+        for (index, value) in damage {
+            bytes[index.index(80.min(frame.end))] = value;
+        }
+        if cut {
+            bytes.truncate(kept.index(bytes.len()));
+        }
+        apply_all(&bytes, &edits);
+    }
+
+    #[test]
+    fn every_edit_is_legal_on_some_frame(frame in frame(), tag in any::<bool>(), edit in edit()) {
+        // Not a property but a guard: the two tests above would pass if all edits were refused.
+        let mut header = HeaderBuf::from_frame(&frame.bytes);
+        let copied = header.len();
+        let Parsed { key, mut layout } = parse(header.bytes(), frame.bytes.len() as u32, PORT);
+        if tag && layout.vlan_tags == 0 {
+            let push = Edit::PushVlan { tpid: 0x8100 };
+            prop_assert_eq!(apply(&push, &mut header, &mut layout, &key), Ok(4));
+        }
+        let is_ip = frame.is_ipv4() || frame.is_ipv6();
+        // An address is not changed where the checksum over it cannot be.
+        let l4_is_whole = frame.l4_offset + l4_header_len(key.ip_proto) <= copied;
+        let expected = match edit {
+            Edit::SetEthSrc(_) | Edit::SetEthDst(_) => true,
+            Edit::SetIpv4Src(_) | Edit::SetIpv4Dst(_) => frame.is_ipv4(),
+            Edit::SetIpv6Src(_) | Edit::SetIpv6Dst(_) => frame.is_ipv6() && l4_is_whole,
+            Edit::SetIpDscp(_) | Edit::SetIpEcn(_) => is_ip,
+            Edit::DecTtl => is_ip && key.ip_ttl > 1,
+            Edit::SetL4Src(_) | Edit::SetL4Dst(_) => {
+                let has_ports = frame.l4_offset != 0 && [TCP, UDP, SCTP].contains(&key.ip_proto);
+                has_ports && l4_is_whole && (key.ip_proto != SCTP || key.ip_frag == 0)
+            }
+            Edit::SetArpSpa(_) | Edit::SetArpTpa(_) => key.eth_type == 0x0806,
+            Edit::SetVlanVid(_) | Edit::SetVlanPcp(_) | Edit::PopVlan => {
+                tag || key.vlan_tpid != 0
+            }
+            Edit::PushVlan { tpid } => tpid != 0x9100 && layout.vlan_tags < 2,
+        };
+        let result = apply(&edit, &mut header, &mut layout, &key);
+        prop_assert_eq!(result.is_ok(), expected, "{:?}", result);
+    }
+
+    /// A lookup after the edit that looks at `looked_at` depends on no more of the packet than
+    /// `looked_at` and the prerequisites.
+    #[test]
+    fn prerequisites_are_all_that_an_edit_depends_on(
+        frame in frame(),
+        edit in edit(),
+        noise in noise(),
+        looked_at in noise_mask(),
+    ) {
+        let mask = prerequisites(&edit) | looked_at;
+        let mut key = frame.key;
+        let mut similar = blend(&key, &noise, &mask);
+        let result = apply_to_key(&edit, &mut key);
+        prop_assert_eq!(apply_to_key(&edit, &mut similar), result);
+        if result.is_ok() {
+            prop_assert_eq!(key.masked(&looked_at), similar.masked(&looked_at));
+        }
+    }
+}
+
+fn l4_header_len(protocol: u8) -> usize {
+    match protocol {
+        TCP => 20,
+        UDP | ICMPV6 => 8,
+        SCTP => 12,
+        _ => 0,
+    }
+}
+
+fn noise_mask() -> impl Strategy<Value = FlowMask> {
+    (noise(), noise()).prop_map(|(a, b)| FlowMask(a) & FlowMask(b))
+}
+
+fn blend(inside: &FlowKey, outside: &FlowKey, mask: &FlowMask) -> FlowKey {
+    let mut key = *outside;
+    for (index, word) in key.words_mut().iter_mut().enumerate() {
+        let mask = mask.words()[index];
+        *word = (inside.words()[index] & mask) | (*word & !mask);
+    }
+    key
+}
+
+fn tagged_udp() -> Vec<u8> {
+    let mut frame = vec![2; 12];
+    frame.extend([0x88, 0xa8, 0xb0, 0x05, 0x08, 0x00]);
+    frame.extend([0x45, 0, 0, 28, 0, 0, 0, 0, 1, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    frame.extend([0, 80, 0, 81, 0, 8, 0, 0]);
+    frame
+}
+
+fn edited(bytes: &[u8], edits: &[Edit]) -> (Vec<u8>, Result<i32, EditError>) {
+    let mut header = HeaderBuf::from_frame(bytes);
+    let Parsed { key, mut layout } = parse(bytes, bytes.len() as u32, PORT);
+    let results = edits.iter().map(|edit| apply(edit, &mut header, &mut layout, &key));
+    let result = results.last().unwrap();
+    (header.bytes().to_vec(), result)
+}
+
+#[test]
+fn a_pushed_tag_inherits_vid_and_priority_and_keeps_the_drop_eligible_bit_to_the_old_one() {
+    let (bytes, result) = edited(&tagged_udp(), &[Edit::PushVlan { tpid: 0x8100 }]);
+    assert_eq!(result, Ok(4));
+    assert_eq!(bytes[12..22], [0x81, 0x00, 0xa0, 0x05, 0x88, 0xa8, 0xb0, 0x05, 0x08, 0x00]);
+    let set = [Edit::SetVlanVid(7), Edit::SetVlanPcp(1)];
+    let (bytes, _) = edited(&tagged_udp(), &set);
+    assert_eq!(bytes[14..16], [0x30, 0x07]);
+}
+
+#[test]
+fn a_ttl_of_one_is_not_decremented() {
+    let (bytes, result) = edited(&tagged_udp(), &[Edit::DecTtl]);
+    assert_eq!((bytes, result), (tagged_udp(), Err(EditError::TtlExpired)));
+}
+
+#[test]
+fn a_udp_checksum_of_zero_stays() {
+    let (bytes, result) = edited(&tagged_udp(), &[Edit::SetIpv4Dst([9; 4]), Edit::SetL4Dst(9)]);
+    assert_eq!((result, &bytes[44..46]), (Ok(0), &[0, 0][..]));
+}
+
+#[test]
+fn a_third_tag_stays_hidden_after_a_pop() {
+    let mut frame = vec![2; 12];
+    for tci in 1..=3 {
+        frame.extend([0x81, 0x00, 0, tci]);
+    }
+    frame.extend([0x08, 0x06]);
+    let (bytes, result) = edited(&frame, &[Edit::PopVlan]);
+    assert_eq!((result, bytes.len()), (Ok(-4), frame.len() - 4));
+    assert_eq!(bytes[12..16], [0x81, 0x00, 0, 2]);
+    let Parsed { mut key, .. } = parse(&frame, frame.len() as u32, PORT);
+    apply_to_key(&Edit::PopVlan, &mut key).unwrap();
+    assert_eq!((key.vlan_tci, key.inner_vlan_tci), (VLAN_PRESENT | 2, 0));
+    assert_eq!(key.eth_type, 0x8100);
+}
