@@ -1,6 +1,9 @@
 //! The OpenFlow server's conversation, against raw bytes and against Debian's `ovs-ofctl`: every
 //! request is answered or refused, and nothing but nonsense for a stream ends a connection.
 
+#[path = "support/peer.rs"]
+mod peer;
+
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -9,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use peer::text;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tollgate_openflow::message::{
@@ -162,14 +166,7 @@ impl Server {
         let target = format!("unix:{}", self.path.display());
         let mut command = Command::new("ovs-ofctl");
         command.args(["-O", "OpenFlow13", "-t", "20", verb, &target]).args(rest);
-        match command.output() {
-            Ok(output) => Some(output),
-            Err(error) => {
-                assert!(std::env::var_os("REQUIRE_PEERS").is_none(), "ovs-ofctl: {error}");
-                println!("SKIP: ovs-ofctl cannot be run: {error}");
-                None
-            }
-        }
+        peer::run(&mut command)
     }
 }
 
@@ -394,13 +391,6 @@ fn half_messages_and_many_connections_leave_the_server_answering() {
         UnixStream::connect(&server.path).unwrap().read(&mut [0; 8]).is_ok_and(|read| read > 0)
     });
     assert!(answered);
-}
-
-/// Standard output of a run that must succeed.
-fn text(output: &Output) -> String {
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{error}");
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 #[test]
