@@ -69,6 +69,9 @@ impl ExactTable {
     }
 
     /// The hash that the other calls take, so that it is computed once per packet.
+    ///
+    /// Reading a key's words right after its fields were written stalls (20 cycles): parse a whole
+    /// burst first, then hash it, then prefetch.
     #[inline]
     pub fn hash(&self, key: &FlowKey) -> u64 {
         self.secret.hash(key.words())

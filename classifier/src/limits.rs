@@ -1,7 +1,7 @@
 //! Bounds on what one lookup may cost.
 
 /// Subtables of one ingress port in the megaflow cache, the one of exact megaflows not counted. A
-/// probe costs about 50 cycles, so a miss that probes them all stays below a scheduling quantum
+/// probe costs 20 to 60 cycles, so a miss that probes them all stays below a scheduling quantum
 /// (5000 cycles). Rule sets seen in practice need 5 to 20.
 pub const SUBTABLES_PER_PORT_MAX: usize = 64;
 
