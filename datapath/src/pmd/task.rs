@@ -136,7 +136,9 @@ impl Pmd {
         if let Some(slot) = self.tenants.get_mut(tenant) {
             slot.learn_cost(done as u64, spent_cycles);
         }
-        self.rest(at, fetched);
+        if fetched < wanted.min(SMALL_SERVICE_PACKETS) {
+            self.rest(at);
+        }
     }
 
     fn fetch(&mut self, at: RingRef, wanted: usize, counters: &PortCounters) -> usize {
@@ -280,12 +282,10 @@ impl Pmd {
         });
     }
 
-    /// After a small service the ring is left alone for a while.
-    fn rest(&mut self, at: RingRef, fetched: usize) {
+    /// A ring that had only a little is left alone for a while.
+    fn rest(&mut self, at: RingRef) {
         let now_tsc = self.accounts.last_tsc();
-        if fetched < SMALL_SERVICE_PACKETS
-            && let Some(polled) = self.ports.polled(at)
-        {
+        if let Some(polled) = self.ports.polled(at) {
             polled.rest_until_tsc = now_tsc.saturating_add(SMALL_SERVICE_REST_CYCLES);
         }
     }

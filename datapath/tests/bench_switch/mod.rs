@@ -1,0 +1,170 @@
+//! A datapath with ports and a slow path that answers from a closure: everything but the daemon.
+#![allow(unreachable_pub, dead_code, reason = "each test binary uses its part")]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tollgate_datapath::{
+    Datapath, DatapathConfig, Evicted, Megaflow, Miss, Op, PmdSnapshot, PortHandle, PortSnapshot,
+    SlowPathEnd, TenantSettings, Verdict,
+};
+use tollgate_frame::DropReason;
+use tollgate_guest::generator::Generator;
+use tollgate_guest::port::PortConfig;
+use tollgate_packet::{FlowKey, FlowMask, FlowMatch};
+use tollgate_policy::{TenantIndex, Weight};
+use tollgate_vhost::{PortSocket, PortStatus, SessionConfig, SocketMode};
+
+/// What the slow path says to a miss: actions for all packets of its port.
+pub type Rules = Box<dyn Fn(&Miss) -> (Vec<Op>, DropReason) + Send>;
+
+pub struct BenchSwitch {
+    pub datapath: Arc<Datapath>,
+    pub ports: Vec<PortHandle>,
+    pub tenants: Vec<TenantIndex>,
+    sockets: Vec<PortSocket>,
+    paths: Vec<PathBuf>,
+    slow: Option<JoinHandle<SlowPathLog>>,
+    stop: Arc<AtomicBool>,
+    _directory: tempfile::TempDir,
+}
+
+/// What the slow path has seen.
+#[derive(Debug, Default)]
+pub struct SlowPathLog {
+    pub walks: u64,
+    pub followers: u64,
+    pub evicted: Vec<Evicted>,
+}
+
+impl BenchSwitch {
+    /// One port for each weight, each of a tenant of its own.
+    pub fn start(config: &DatapathConfig, weights: &[f64], rules: Rules) -> Self {
+        let (datapath, slow_end) = Datapath::start(config).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let (mut ports, mut sockets, mut tenants, mut paths) = (vec![], vec![], vec![], vec![]);
+        for (index, weight) in weights.iter().enumerate() {
+            let weight = Weight::try_from(*weight).unwrap();
+            let tenant = datapath.tenant_add(TenantSettings { weight }).unwrap();
+            let port = datapath.port_add(tenant, None).unwrap();
+            let path = directory.path().join(format!("p{index}"));
+            let config = SessionConfig { name: format!("p{index}"), queue_pairs_max: 1 };
+            let host = datapath.ring_host(port.index).unwrap();
+            let status = Arc::new(PortStatus::new());
+            let socket = PortSocket::spawn(&path, SocketMode::Listen, config, host, status);
+            sockets.push(socket.unwrap());
+            ports.push(port);
+            tenants.push(tenant);
+            paths.push(path);
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let slow = spawn_slow_path(slow_end, rules, Arc::clone(&stop));
+        let slow = Some(slow);
+        Self { datapath, ports, tenants, sockets, paths, slow, stop, _directory: directory }
+    }
+
+    /// A generator attached to all ports.
+    pub fn attach(&self, adjust: impl Fn(&mut PortConfig)) -> Generator {
+        let configs = self.paths.iter().enumerate().map(|(index, path)| {
+            let mut config = PortConfig::new(&format!("p{index}"), path);
+            config.mac = [2, 0, 0, 0, 0, index as u8];
+            config.ip = [10, 0, 0, index as u8];
+            adjust(&mut config);
+            config
+        });
+        Generator::attach(configs.collect()).unwrap()
+    }
+
+    pub fn pmd(&self) -> PmdSnapshot {
+        self.datapath.pmd_snapshots().remove(0)
+    }
+
+    /// The port's counters once nothing is under way.
+    pub fn quiet_counters(&self, port: usize) -> PortSnapshot {
+        let mut last = self.ports[port].counters();
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(30));
+            let now = self.ports[port].counters();
+            if now == last && now.queued == 0 {
+                break;
+            }
+            last = now;
+        }
+        last
+    }
+
+    /// Ends everything in the daemon's order and gives the slow path's log.
+    pub fn stop(mut self) -> SlowPathLog {
+        self.sockets.drain(..).for_each(PortSocket::shutdown);
+        self.stop.store(true, Ordering::Relaxed);
+        let log = self.slow.take().unwrap().join().unwrap();
+        self.datapath.stop();
+        log
+    }
+}
+
+impl Drop for BenchSwitch {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+fn spawn_slow_path(
+    mut end: SlowPathEnd,
+    rules: Rules,
+    stop: Arc<AtomicBool>,
+) -> JoinHandle<SlowPathLog> {
+    std::thread::spawn(move || {
+        let mut log = SlowPathLog::default();
+        let mut waiting = Vec::new();
+        while !stop.load(Ordering::Relaxed) {
+            end.waiting(|tenant| waiting.push(tenant));
+            for tenant in waiting.drain(..) {
+                while let Some(miss) = end.take(tenant) {
+                    log.walks += 1;
+                    log.followers += u64::from(miss.follower);
+                    let (ops, drop_reason) = rules(&miss);
+                    let megaflow = Arc::new(megaflow(&miss.key, miss.tenant, ops, drop_reason, 1));
+                    let install = !miss.follower;
+                    end.reply(miss, Verdict { megaflow, install });
+                }
+            }
+            while let Some(evicted) = end.take_evicted() {
+                log.evicted.push(evicted);
+            }
+            end.wait(Duration::from_millis(1));
+        }
+        while let Some(evicted) = end.take_evicted() {
+            log.evicted.push(evicted);
+        }
+        log
+    })
+}
+
+/// A decision for every packet of the key's port.
+pub fn megaflow(
+    key: &FlowKey,
+    owner: TenantIndex,
+    ops: Vec<Op>,
+    drop_reason: DropReason,
+    generation: u64,
+) -> Megaflow {
+    let mask = FlowMask(FlowKey { in_port: u32::MAX, ..FlowKey::default() });
+    Megaflow {
+        matcher: FlowMatch::new(key, mask),
+        ops: ops.into(),
+        drop_reason,
+        owner,
+        generation,
+        stats: Default::default(),
+    }
+}
+
+/// A datapath small enough for a test, its PMD on the first core.
+pub fn config() -> DatapathConfig {
+    DatapathConfig { megaflows_max: 4096, exact_entries: 4096, ..DatapathConfig::default() }
+}
