@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+/// Highest OpenFlow number of an ordinary port: numbers from 0xff00 up are special in OpenFlow 1.0,
+/// whose 16-bit numbers tools still print.
+pub const MAX_OFPORT: u32 = 0xfeff;
+
 /// Largest configuration file: ten thousand ports take about a megabyte.
 pub const MAX_CONFIG_BYTES: u64 = 4 << 20;
 
@@ -14,10 +18,6 @@ pub const MAX_TENANT_NAME_BYTES: usize = 63;
 
 /// Longest path of a unix socket: `sun_path` is 108 bytes with its terminator (unix(7)).
 pub const MAX_SOCKET_PATH_BYTES: usize = 107;
-
-/// Highest OpenFlow number of an ordinary port: numbers from 0xff00 up are special in OpenFlow 1.0,
-/// whose 16-bit numbers tools still print.
-pub const MAX_OFPORT: u32 = 0xfeff;
 
 /// Bridges of one switch: each has a listening socket and its own tables.
 pub const MAX_BRIDGES: usize = 64;

@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixListener;
 
 use rustix::process::Signal;
+use rustix::thread::{CpuSet, sched_getaffinity};
 use serde_json::json;
 use support::{Daemon, TWO_PORTS, command, directory, sockets};
 
@@ -121,5 +122,78 @@ fn shutdown_does_not_wait_for_idle_or_stuck_clients() {
         std::io::Write::write_all(&mut client, b"{\"half\"").unwrap();
         clients.push(client);
     }
+    daemon.stop();
+}
+
+fn allowed_cpus() -> Vec<usize> {
+    let allowed = sched_getaffinity(None).unwrap();
+    (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect()
+}
+
+/// Name, nice value and allowed CPUs of a daemon's threads.
+fn threads(daemon: &Daemon) -> Vec<(String, i64, String)> {
+    let field = |text: &str, key: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+        line.trim().to_owned()
+    };
+    fs::read_dir(format!("/proc/{}/task", daemon.pid()))
+        .unwrap()
+        .map(|thread| {
+            let thread = thread.unwrap().path();
+            let status = fs::read_to_string(thread.join("status")).unwrap();
+            let stat = fs::read_to_string(thread.join("stat")).unwrap();
+            // proc_pid_stat(5): nice is field 19, and the name in field 2 may have spaces.
+            let nice = stat.rsplit(") ").next().unwrap().split(' ').nth(16).unwrap();
+            let name = field(&status, "Name:");
+            (name, nice.parse().unwrap(), field(&status, "Cpus_allowed_list:"))
+        })
+        .collect()
+}
+
+#[test]
+fn threads_are_where_the_configuration_puts_them() {
+    let dir = directory();
+    let default = Daemon::start(dir.path(), TWO_PORTS);
+    let found = threads(&default);
+    let pmd_cpus = &found.iter().find(|(name, ..)| name == "pmd-0").unwrap().2;
+    let nice_of_others: Vec<i64> = found
+        .iter()
+        .filter(|(name, ..)| name == "switchd" || name == "management" || name == "pmd-0")
+        .map(|(_, nice, _)| *nice)
+        .collect();
+    assert!(nice_of_others.iter().all(|nice| *nice == nice_of_others[0]), "{found:?}");
+    let slow_path = found.iter().find(|(name, ..)| name == "slow-path").unwrap();
+    assert_eq!(slow_path.1, 19);
+    if allowed_cpus().len() > 1 {
+        let polled = found.iter().filter(|(_, _, cpus)| cpus == pmd_cpus);
+        let polled: Vec<&str> = polled.map(|(name, ..)| name.as_str()).collect();
+        // Everything else keeps off.
+        assert_eq!(polled, ["pmd-0"], "{found:?}");
+    }
+    default.stop();
+
+    let cpu = allowed_cpus()[0];
+    let config =
+        format!("[pmd]\ncores = [{cpu}]\n[slow_path]\ncore = {cpu}\nnice = 18\n{TWO_PORTS}");
+    let chosen = Daemon::start(dir.path(), &config);
+    let found = threads(&chosen);
+    let slow_path = found.iter().find(|(name, ..)| name == "slow-path").unwrap();
+    assert_eq!((slow_path.1, slow_path.2.as_str()), (18, cpu.to_string().as_str()));
+    chosen.stop();
+}
+
+#[test]
+fn one_pmd_for_each_core_and_ports_where_they_were_asked_for() {
+    let dir = directory();
+    let [first, second, ..] = allowed_cpus()[..] else { return };
+    let config = format!("[pmd]\ncores = [{second}, {first}]\n{TWO_PORTS}pmd = 1\n");
+    let daemon = Daemon::start(dir.path(), &config);
+    let stats = daemon.call("pmd_stats", json!({}));
+    let cores = stats["pmds"].as_array().unwrap().iter().map(|pmd| pmd["core"].clone());
+    assert_eq!(cores.collect::<Vec<_>>(), [json!(second), json!(first)]);
+    let ports = daemon.call("port_list", json!({}));
+    assert_eq!((&ports[0]["pmd"], &ports[1]["pmd"]), (&json!(0), &json!(1)));
+    let tenant = daemon.call("tenant_get", json!({"tenant": "vm1"}));
+    assert_eq!(tenant["credit_cycles"].as_array().unwrap().len(), 2);
     daemon.stop();
 }

@@ -13,6 +13,8 @@ use tollgate_datapath::DatapathConfig;
 use tollgate_policy::{SchedulerConfig, Weight};
 
 pub use check::check_socket_path;
+pub use tollgate_vhost::limits::MAX_QUEUE_PAIRS;
+
 pub use load::{ConfigError, Problem, load, parse};
 
 /// Everything that `switchd` reads at start. Every key has a default.
@@ -146,9 +148,6 @@ impl PortMode {
         }
     }
 }
-
-/// Most queue pairs of one port.
-pub const MAX_QUEUE_PAIRS: u16 = 8;
 
 fn one_queue_pair() -> u16 {
     1

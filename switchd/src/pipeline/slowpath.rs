@@ -113,8 +113,6 @@ impl SlowPath {
     }
 
     pub(super) fn run(&mut self) {
-        // Forwarding and management come first. The kernel may refuse; then it is as before.
-        let _ = rustix::process::setpriority_process(None, 19);
         self.cpu.restart();
         while !self.stopping.load(Ordering::Acquire) {
             self.take_orders();

@@ -70,6 +70,10 @@ impl Daemon {
         daemon
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
     pub(crate) fn run_dir(&self) -> &Path {
         &self.run_dir
     }
