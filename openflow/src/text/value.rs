@@ -58,7 +58,7 @@ pub(super) fn parse_field(
             let value = parse_value(format, field, key, value)?;
             let mask = match mask {
                 None => field.full_mask(),
-                Some(mask) => parse_mask(format, field, key, mask)?,
+                Some(mask) => parse_mask(format, field, key, mask, text)?,
             };
             Ok(OxmField::masked(field, value, mask))
         }
@@ -90,26 +90,25 @@ fn parse_value(
     parsed.map_err(|expected| ParseError::value(key, text, expected))
 }
 
-/// A mask is written like a value; that of an IP address may be a prefix length.
+/// A mask is written like a value; that of an IP address may be a prefix length. `whole` is value
+/// and mask.
 fn parse_mask(
     format: ValueFormat,
     field: Field,
     key: &str,
     text: &str,
+    whole: &str,
 ) -> Result<u128, ParseError> {
     let bits = u32::from(field.info().bits);
     let is_ip = matches!(format, ValueFormat::Ipv4 | ValueFormat::Ipv6);
-    if is_ip && !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return match text.parse::<u32>() {
-            Ok(length) if length <= bits => Ok(prefix_mask(length, bits)),
-            _ => Err(ParseError::value(
-                key,
-                text,
-                &format!("a prefix length from 0 to {bits} after the `/'"),
-            )),
-        };
+    if !is_ip || text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return parse_value(format, field, key, text);
     }
-    parse_value(format, field, key, text)
+    let length = text.parse().ok().filter(|length| *length <= bits);
+    length.map(|length| prefix_mask(length, bits)).ok_or_else(|| {
+        let expected = format!("a prefix length from 0 to {bits} after the `/'");
+        ParseError::value(key, whole, &expected)
+    })
 }
 
 fn prefix_mask(length: u32, bits: u32) -> u128 {
