@@ -17,6 +17,8 @@ mod features;
 mod fetch;
 pub mod limits;
 pub mod memory;
+#[cfg(feature = "test-utils")]
+pub mod mock;
 mod notify;
 mod ring;
 pub mod session;

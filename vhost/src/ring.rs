@@ -44,7 +44,8 @@ pub(crate) struct Entry {
 /// A ring that its PMD may use: every address checked, everything that it needs allocated.
 ///
 /// Odd rings carry frames from the guest ([`fetch`](Self::fetch), [`complete`](Self::complete)),
-/// even ones to it ([`deliver`](Self::deliver), [`publish`](Self::publish); virtio 1.2, 5.1.2). A ring is never
+/// even ones to it ([`deliver`](Self::deliver), [`publish`](Self::publish)); virtio 1.2, 5.1.2. A
+/// ring is never
 /// dropped by its PMD (that may unmap memory): it goes back to the session through
 /// [`RingHost::stop`](crate::RingHost::stop).
 pub struct ActiveVring {
@@ -117,6 +118,11 @@ impl ActiveVring {
     /// The ring's number in its port: odd from the guest, even to the guest.
     pub fn index(&self) -> u16 {
         self.index
+    }
+
+    /// Whether it is a ring that the guest sends on.
+    pub fn is_from_guest(&self) -> bool {
+        self.direction() == Direction::FromGuest
     }
 
     /// The next entry of the avail ring to be taken.

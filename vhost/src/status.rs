@@ -94,7 +94,7 @@ impl PortStatus {
         Features(self.features.load(Ordering::Relaxed))
     }
 
-    /// Whether ring `index` (even: from the guest, odd: to it) is with the PMD.
+    /// Whether ring `index` (odd: from the guest, even: to it) is with the PMD.
     pub fn is_started(&self, index: u16) -> bool {
         u32::from(index) < u32::BITS && self.rings_started.load(Ordering::Relaxed) >> index & 1 == 1
     }
