@@ -211,6 +211,9 @@ pub(crate) enum TenantCommand {
     },
     /// Show one tenant
     Get { name: String },
+    /// Forget a tenant that has no ports
+    #[command(visible_alias = "del")]
+    Remove { name: String },
     /// List the tenants
     List,
 }

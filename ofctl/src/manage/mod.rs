@@ -105,6 +105,9 @@ fn tenant(command: &TenantCommand) -> Call {
         TenantCommand::Get { name } => {
             Call::new("tenant_get", json!({ "tenant": name }), view::tenant)
         }
+        TenantCommand::Remove { name } => {
+            Call::new("tenant_remove", json!({ "tenant": name }), view::nothing)
+        }
         TenantCommand::List => Call::new("tenant_list", json!({}), view::tenants),
     }
 }

@@ -34,11 +34,11 @@ pub(super) fn ports(result: &Value) -> String {
         ("MODE", Left),
         ("STATE", Left),
         ("RINGS", Right),
-        ("FEATURES", Left),
         ("RX-PACKETS", Right),
         ("TX-PACKETS", Right),
         ("DROPS", Left),
         ("ERROR", Left),
+        ("FEATURES", Left),
     ];
     let rows = items(result).iter().map(|port| {
         vec![
@@ -50,11 +50,11 @@ pub(super) fn ports(result: &Value) -> String {
             text(port, "mode"),
             state(port),
             items(member(port, "rings")).len().to_string(),
-            features(member(port, "features")),
             text(port, "rx_packets"),
             text(port, "tx_packets"),
             drops(member(port, "drops")),
-            errors(port),
+            text(port, "error"),
+            text(port, "features"),
         ]
     });
     table(&columns, rows.collect(), "no ports (ofctl port add BRIDGE NAME)")
@@ -65,14 +65,6 @@ fn state(port: &Value) -> String {
         (Value::Null, Value::Bool(true)) => "connected".to_owned(),
         (Value::Null, Value::Bool(false)) => "not connected".to_owned(),
         (state, _) => plain(state),
-    }
-}
-
-/// Feature bits in hexadecimal, as the virtio specification numbers them; names as they are.
-fn features(features: &Value) -> String {
-    match features.as_u64() {
-        Some(bits) => format!("{bits:#x}"),
-        None => plain(features),
     }
 }
 
@@ -90,17 +82,6 @@ fn drops(drops: &Value) -> String {
     reasons.join(" ")
 }
 
-/// The port's last error, or the reasons for which its queues are quarantined.
-fn errors(port: &Value) -> String {
-    let rings = items(member(port, "rings")).iter().map(|ring| member(ring, "error"));
-    let texts: Vec<&str> = std::iter::once(member(port, "error"))
-        .chain(rings)
-        .filter_map(Value::as_str)
-        .filter(|text| !text.is_empty())
-        .collect();
-    if texts.is_empty() { "-".to_owned() } else { texts.join("; ") }
-}
-
 pub(super) fn tenants(result: &Value) -> String {
     tenant_table(items(result))
 }
@@ -114,12 +95,12 @@ fn tenant_table(tenants: &[Value]) -> String {
         ("TENANT", Left),
         ("WEIGHT", Right),
         ("PORTS", Left),
+        ("PACKETS", Right),
         ("CYCLES", Right),
         ("SHARE-%", Right),
         ("CREDIT-CYCLES", Right),
         ("FUNDED-TURNS", Right),
         ("SLACK-TURNS", Right),
-        ("GATED", Right),
     ];
     let rows = tenants.iter().map(|tenant| {
         let weight = member(tenant, "weight");
@@ -127,12 +108,12 @@ fn tenant_table(tenants: &[Value]) -> String {
             text(tenant, "tenant"),
             weight.as_f64().map_or_else(|| plain(weight), |weight| weight.to_string()),
             text(tenant, "ports"),
+            text(tenant, "packets"),
             text(tenant, "cycles"),
             text(tenant, "share_percent"),
             text(tenant, "credit_cycles"),
             text(tenant, "funded_turns"),
             text(tenant, "slack_turns"),
-            text(tenant, "gated"),
         ]
     });
     table(&columns, rows.collect(), "no tenants (a port makes one: ofctl port add BRIDGE NAME)")
@@ -161,36 +142,18 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_port_shows_its_drops_by_frequency_and_the_errors_of_its_queues() {
+    fn a_port_shows_its_drops_by_frequency() {
         let text = ports(&json!([{
-            "bridge": "br0", "name": "vm1", "ofport": 1, "tenant": "t1", "pmd": 0, "mode": "listen",
-            "connected": true, "error": null, "features": 0x1_0000_0000_u64,
-            "rings": [{"index": 0, "error": null}, {"index": 1, "error": "descriptor loop"}],
+            "bridge": "br0", "name": "vm1", "ofport": 1, "tenant": "t1", "pmd": 0,
+            "mode": "listen", "state": "running", "error": null,
+            "features": ["VERSION_1", "IN_ORDER"], "rings": [{"index": 0}, {"index": 1}],
             "rx_packets": 10, "tx_packets": 20,
             "drops": {"no_rule": 2, "tx_ring_full": 7, "rx_too_long": 0}
         }]));
-        let row = text.lines().nth(1).unwrap();
-        let words: Vec<&str> = row.split_whitespace().collect();
-        assert_eq!(
-            words,
-            [
-                "br0",
-                "vm1",
-                "1",
-                "t1",
-                "0",
-                "listen",
-                "connected",
-                "2",
-                "0x100000000",
-                "10",
-                "20",
-                "tx_ring_full=7",
-                "no_rule=2",
-                "descriptor",
-                "loop"
-            ]
-        );
+        let words: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
+        let expected = "br0 vm1 1 t1 0 listen running 2 10 20 tx_ring_full=7 no_rule=2 - \
+                        VERSION_1,IN_ORDER";
+        assert_eq!(words, expected.split_whitespace().collect::<Vec<_>>());
     }
 
     #[test]

@@ -1,0 +1,119 @@
+//! The management commands against a server with canned answers: which method and parameters go
+//! out, and what is printed.
+
+mod support;
+
+use serde_json::{Value, json};
+use support::ofctl;
+use support::rpc::serve;
+use tempfile::tempdir;
+
+/// Method and parameters that a command sends.
+fn sent(arguments: &[&str]) -> (String, Value) {
+    let dir = tempdir().unwrap();
+    let requests = serve(dir.path(), json!({"result": {}}));
+    ofctl(dir.path(), arguments).success();
+    let requests = requests.lock().unwrap();
+    assert_eq!(requests.len(), 1, "{arguments:?}");
+    (requests[0]["method"].as_str().unwrap().to_owned(), requests[0]["params"].clone())
+}
+
+#[test]
+fn every_command_calls_its_method_with_the_parameters_given_and_no_others() {
+    for (arguments, method, params) in [
+        (&["bridge", "add", "br0"][..], "bridge_add", json!({"name": "br0"})),
+        (&["bridge", "remove", "br0"], "bridge_remove", json!({"name": "br0"})),
+        (&["bridge", "list"], "bridge_list", json!({})),
+        (&["port", "add", "br0", "vm1"], "port_add", json!({"bridge": "br0", "name": "vm1"})),
+        (
+            &[
+                "port",
+                "add",
+                "br0",
+                "vm1",
+                "--tenant",
+                "t",
+                "--mode",
+                "connect",
+                "--socket",
+                "/x/y",
+                "--ofport",
+                "9",
+                "--queue-pairs",
+                "2",
+                "--pmd",
+                "0",
+            ],
+            "port_add",
+            json!({
+                "bridge": "br0", "name": "vm1", "tenant": "t", "mode": "connect",
+                "socket": "/x/y", "ofport": 9, "queue_pairs": 2, "pmd": 0
+            }),
+        ),
+        (&["port", "remove", "br0", "vm1"], "port_remove", json!({"bridge": "br0", "name": "vm1"})),
+        (&["port", "list"], "port_list", json!({})),
+        (&["port", "list", "br0"], "port_list", json!({"bridge": "br0"})),
+        (
+            &["tenant", "set", "t", "--weight", "1.71"],
+            "tenant_set",
+            json!({"tenant": "t", "weight": 1.71}),
+        ),
+        (&["tenant", "set", "t"], "tenant_set", json!({"tenant": "t"})),
+        (&["tenant", "get", "t"], "tenant_get", json!({"tenant": "t"})),
+        (&["tenant", "remove", "t"], "tenant_remove", json!({"tenant": "t"})),
+        (&["tenant", "list"], "tenant_list", json!({})),
+        (&["protection", "on"], "protection_set", json!({"enabled": true})),
+        (&["protection", "off"], "protection_set", json!({"enabled": false})),
+        (&["protection", "get"], "protection_get", json!({})),
+        (&["pmd", "stats"], "pmd_stats", json!({})),
+        (&["version"], "version", json!({})),
+    ] {
+        assert_eq!(sent(arguments), (method.to_owned(), params), "{arguments:?}");
+    }
+}
+
+#[test]
+fn changes_are_silent_and_queries_print_tables() {
+    let dir = tempdir().unwrap();
+    serve(
+        dir.path(),
+        json!({"result": [
+            {"name": "br0", "datapath_id": "0000000000000abc", "ports": 2, "flows": 10},
+            {"name": "longer", "datapath_id": "0000000000000abd", "ports": 0, "flows": 0},
+        ]}),
+    );
+    assert_eq!(ofctl(dir.path(), &["bridge", "add", "br0"]).success(), "");
+    assert_eq!(
+        ofctl(dir.path(), &["bridge", "list"]).success(),
+        "BRIDGE  DATAPATH-ID       PORTS  FLOWS\n\
+         br0     0000000000000abc      2     10\n\
+         longer  0000000000000abd      0      0\n"
+    );
+}
+
+#[test]
+fn json_is_the_result_as_it_came() {
+    let dir = tempdir().unwrap();
+    let result = json!([{"tenant": "t", "weight": 1.71, "unheard_of": [1, 2]}]);
+    serve(dir.path(), json!({ "result": result }));
+    let text = ofctl(dir.path(), &["--json", "tenant", "list"]).success();
+    assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), result);
+}
+
+#[test]
+fn a_refusal_is_its_message_in_one_line() {
+    let dir = tempdir().unwrap();
+    let message = "weight: 0 is outside 0.001 to 1000";
+    serve(dir.path(), json!({"error": {"code": -32602, "message": message}}));
+    let failure = ofctl(dir.path(), &["tenant", "set", "t", "--weight", "0"]).failure();
+    assert_eq!(failure, format!("ofctl: {message}"));
+}
+
+#[test]
+fn without_a_daemon_the_socket_is_named() {
+    let dir = tempdir().unwrap();
+    let failure = ofctl(dir.path(), &["port", "list"]).failure();
+    let socket = dir.path().join("rpc.sock");
+    assert!(failure.contains(socket.to_str().unwrap()), "{failure}");
+    assert!(failure.contains("is switchd running"), "{failure}");
+}
