@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
+use crate::limits::SHUTDOWN_DEADLINE_MS;
 use crate::rundir::DEFAULT_RUN_DIR;
 
 /// Tollgate, a software switch for virtual machines in which no tenant can take another's time.
@@ -26,4 +27,8 @@ pub struct Args {
     /// Check the configuration file, and end.
     #[arg(long, requires = "config")]
     pub check: bool,
+
+    /// How long an orderly end may take before the process ends anyway, with status 1.
+    #[arg(long, value_name = "MS", default_value_t = SHUTDOWN_DEADLINE_MS)]
+    pub shutdown_timeout_ms: u64,
 }

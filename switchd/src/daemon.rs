@@ -15,7 +15,7 @@ use crate::cli::Args;
 use crate::config::{self, Config};
 use crate::control::Switch;
 use crate::cores;
-use crate::limits::{MAX_BLOCKING_THREADS, SHUTDOWN_DEADLINE};
+use crate::limits::MAX_BLOCKING_THREADS;
 use crate::methods::Methods;
 use crate::pipeline::{Caches, Pipeline, PipelineConfig};
 use crate::rpc;
@@ -65,9 +65,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let outcome = serve(&runtime, &switch, &config, rpc_path, signals);
     tracing::info!("ending");
     // Whatever a port, PMD or blocking call still waits for, the process ends in time.
-    std::thread::spawn(|| {
-        std::thread::sleep(SHUTDOWN_DEADLINE);
-        tracing::error!(?SHUTDOWN_DEADLINE, "the switch did not end in time and is aborted");
+    let deadline = Duration::from_millis(args.shutdown_timeout_ms);
+    std::thread::spawn(move || {
+        std::thread::sleep(deadline);
+        tracing::error!(?deadline, "the switch did not end in time and is aborted");
         std::process::exit(1);
     });
     switch.close();

@@ -52,5 +52,6 @@ pub const RECEIVE_STALL: Duration = Duration::from_secs(30);
 /// How long a peer may leave a reply unread before it is disconnected.
 pub const SEND_STALL: Duration = Duration::from_secs(10);
 
-/// How long an orderly shutdown may take before the process ends anyway.
-pub const SHUTDOWN_DEADLINE: Duration = Duration::from_millis(1800);
+/// How long an orderly end may take, in milliseconds, unless the command line says otherwise: two
+/// seconds from the signal to the last thread are promised.
+pub const SHUTDOWN_DEADLINE_MS: u64 = 1800;

@@ -96,12 +96,6 @@ fn a_wrong_configuration_is_explained_and_nothing_is_left() {
 
 #[test]
 fn a_run_dir_that_cannot_be_made_is_named() {
-    let dir = directory();
-    let output =
-        command(dir.path(), "").args(["--run-dir", "/nonexistent/tollgate"]).output().unwrap();
-    // The option was given twice.
-    assert!(!output.status.success());
-
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_switchd"))
         .env("TOLLGATE_RUNDIR", "/nonexistent/tollgate")
         .output()

@@ -51,6 +51,8 @@ pub(crate) fn command(dir: &Path, config: &str) -> Command {
     fs::write(&path, config).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_switchd"));
     command.arg("--config").arg(path).arg("--run-dir").arg(dir.join("run"));
+    // A machine that is busy with other tests is no reason to fail.
+    command.args(["--shutdown-timeout-ms", "50000"]);
     command.stdin(Stdio::null());
     command
 }
