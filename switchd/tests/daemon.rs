@@ -144,6 +144,15 @@ fn threads(daemon: &Daemon) -> Vec<(String, i64, String)> {
         .collect()
 }
 
+/// Whether a list like "0-2,7" includes `cpu`.
+fn includes(list: &str, cpu: &str) -> bool {
+    let number = |text: &str| text.parse::<usize>().unwrap();
+    list.split(',').any(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        (number(first)..=number(last)).contains(&number(cpu))
+    })
+}
+
 #[test]
 fn threads_are_where_the_configuration_puts_them() {
     let dir = directory();
@@ -159,10 +168,11 @@ fn threads_are_where_the_configuration_puts_them() {
     let slow_path = found.iter().find(|(name, ..)| name == "slow-path").unwrap();
     assert_eq!(slow_path.1, 19);
     if allowed_cpus().len() > 1 {
-        let polled = found.iter().filter(|(_, _, cpus)| cpus == pmd_cpus);
-        let polled: Vec<&str> = polled.map(|(name, ..)| name.as_str()).collect();
-        // Everything else keeps off.
-        assert_eq!(polled, ["pmd-0"], "{found:?}");
+        let beside: Vec<_> = found
+            .iter()
+            .filter(|(name, _, cpus)| name != "pmd-0" && includes(cpus, pmd_cpus))
+            .collect();
+        assert!(beside.is_empty(), "{beside:?} may run on the CPU of {pmd_cpus}");
     }
     default.stop();
 

@@ -210,7 +210,7 @@ fn every_listed_method_exists_and_others_do_not() {
 }
 
 #[test]
-fn a_thousand_ports_later_nothing_has_leaked() {
+fn a_thousand_ports_and_tenants_later_nothing_has_leaked() {
     let dir = directory();
     let daemon = Daemon::start(dir.path(), "[[bridges]]\nname = 'br0'\n");
     let churn = |rounds| {
@@ -222,7 +222,13 @@ fn a_thousand_ports_later_nothing_has_leaked() {
     };
     churn(50);
     let before = (daemon.descriptors(), daemon.resident_bytes());
-    churn(1000);
+    // More than there is room for at once, so that each must have been given back.
+    churn(1100);
+    for round in 0..1100 {
+        let tenant = json!({"tenant": format!("t{round}")});
+        daemon.call("tenant_set", tenant.clone());
+        daemon.call("tenant_remove", tenant);
+    }
     let after = (daemon.descriptors(), daemon.resident_bytes());
     assert!(after.0 <= before.0 + 2, "{before:?} {after:?}");
     assert!(after.1 <= before.1 + (16 << 20), "{before:?} {after:?}");
