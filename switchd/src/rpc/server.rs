@@ -114,3 +114,46 @@ impl Connection {
         timeout(SEND_STALL, self.stream.write_all(bytes)).await?
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    struct Large;
+
+    impl Handler for Large {
+        fn call(&self, _: &str, _: Option<Value>) -> Result<Value, RpcError> {
+            Ok("x".repeat(8 << 20).into())
+        }
+    }
+
+    fn connection() -> (Connection, UnixStream) {
+        let (ours, peer) = UnixStream::pair().unwrap();
+        let (handler, log) = (Arc::new(Large), Arc::default());
+        (Connection { stream: ours, handler, framer: Framer::new(), log }, peer)
+    }
+
+    // The clock is paused: it jumps to the next timeout whenever nothing else can happen.
+
+    #[tokio::test(start_paused = true)]
+    async fn who_leaves_a_reply_unread_is_dropped() {
+        let (connection, mut peer) = connection();
+        peer.write_all(br#"{"jsonrpc":"2.0","method":"m","id":1}"#).await.unwrap();
+        let error = connection.run().await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_leaves_a_request_half_sent_is_dropped_and_who_sends_none_is_not() {
+        let (connection, mut peer) = connection();
+        peer.write_all(br#"{"jsonrpc""#).await.unwrap();
+        let error = connection.run().await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+
+        let (connection, _peer) = self::connection();
+        let waited = timeout(100 * RECEIVE_STALL, connection.run()).await;
+        assert!(waited.is_err(), "it was still being served");
+    }
+}
