@@ -4,6 +4,7 @@
 //! a running ring takes the ring back from its PMD first and answers afterwards, so that a
 //! frontend which has its reply knows that nothing of the old is touched any more.
 
+mod early;
 mod handler;
 mod vring;
 
@@ -101,6 +102,8 @@ struct Session<'a> {
     memory: Arc<GuestMemory>,
     /// What was acknowledged; `None` before that, when no ring may run.
     features: Option<Features>,
+    /// Whether REPLY_ACK is in use.
+    acknowledges: bool,
     vrings: Vec<Vring>,
     host_gone: bool,
 }
@@ -115,11 +118,11 @@ pub fn serve(
 ) -> SessionEnd {
     status.session_begins();
     let session = Arc::new(Mutex::new(Session::new(config, host, status)));
+    let early = stream.try_clone();
     let mut requests = BackendReqHandler::from_stream(stream, Arc::clone(&session));
-    let error = loop {
-        if let Err(error) = requests.handle_request() {
-            break error;
-        }
+    let error = match early {
+        Ok(early) => serve_until_error(&mut requests, early, &session),
+        Err(error) => ProtocolError::SocketBroken(error),
     };
     let mut session = session.lock().unwrap_or_else(PoisonError::into_inner);
     session.end();
@@ -132,6 +135,30 @@ pub fn serve(
         SessionEnd::Disconnected => None,
     });
     end
+}
+
+fn serve_until_error<'a>(
+    requests: &mut BackendReqHandler<Mutex<Session<'a>>>,
+    mut early: UnixStream,
+    session: &Mutex<Session<'a>>,
+) -> ProtocolError {
+    loop {
+        let outcome = {
+            // Nobody else holds it between two requests.
+            let mut session = session.lock().unwrap_or_else(PoisonError::into_inner);
+            match session.features {
+                None => early::handle_enable(&mut early, &mut session),
+                Some(_) => Ok(false),
+            }
+        };
+        let outcome = match outcome {
+            Ok(false) => requests.handle_request(),
+            handled => handled.map(|_| ()),
+        };
+        if let Err(error) = outcome {
+            return error;
+        }
+    }
 }
 
 fn end_of(error: ProtocolError) -> SessionEnd {
@@ -154,6 +181,7 @@ impl<'a> Session<'a> {
             status,
             memory: Arc::default(),
             features: None,
+            acknowledges: false,
             vrings: (0..rings).map(Vring::new).collect(),
             host_gone: false,
         }

@@ -90,7 +90,11 @@ impl VhostUserBackendReqHandlerMut for Session<'_> {
     fn set_protocol_features(&mut self, acknowledged: u64) -> Result<()> {
         let offered = features::protocol_features(self.queue_pairs());
         match acknowledged & !offered.bits() {
-            0 => Ok(()),
+            0 => {
+                let reply_ack = VhostUserProtocolFeatures::REPLY_ACK.bits();
+                self.acknowledges = acknowledged & reply_ack != 0;
+                Ok(())
+            }
             beyond => Err(SessionError::ProtocolFeaturesNotOffered(beyond).into()),
         }
     }
