@@ -22,7 +22,6 @@ pub mod queue;
 mod racing;
 pub mod report;
 pub mod ring;
-mod schedule;
 pub mod session;
 mod traffic;
 pub mod virtio;

@@ -1,6 +1,5 @@
 //! One port: memory, queues and a session with the switch.
 
-use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -178,14 +177,6 @@ pub enum Resume {
 pub(crate) struct Attached<Q> {
     pub(crate) queue: Q,
     pub(crate) events: RingEvents,
-    /// Transmit: frames that wait for room.
-    pub(crate) waiting: VecDeque<Vec<u8>>,
-}
-
-impl<Q> Attached<Q> {
-    fn new(queue: Q) -> Result<Self, SessionError> {
-        Ok(Self { queue, events: RingEvents::new()?, waiting: VecDeque::new() })
-    }
 }
 
 /// A virtio-net card that is attached to a switch.
@@ -276,14 +267,15 @@ fn make_queues(
     let indirect = features & virtio::INDIRECT_DESC != 0;
     let port = || config.name.clone();
     let ring_error = |error| PortError::Ring { port: port(), error };
-    let session_error = |error| PortError::Session { port: port(), error };
+    let events =
+        || RingEvents::new().map_err(|e| PortError::Session { port: port(), error: e.into() });
     let (mut rx, mut tx) = (Vec::new(), Vec::new());
     for _ in 0..config.queue_pairs {
         let queue = RxQueue::new(memory, rx_config).map_err(ring_error)?;
-        rx.push(Attached::new(queue).map_err(session_error)?);
+        rx.push(Attached { queue, events: events()? });
         let queue = TxQueue::new(memory, tx_ring, layout, config.tx_frame_bytes, indirect)
             .map_err(ring_error)?;
-        tx.push(Attached::new(queue).map_err(session_error)?);
+        tx.push(Attached { queue, events: events()? });
     }
     Ok((rx, tx))
 }
@@ -343,7 +335,7 @@ impl Port {
     ///
     /// Returns whether there was room.
     pub fn send(&mut self, frame: &[u8], segments: usize) -> bool {
-        let Some(Attached { queue, events, .. }) = self.tx.first_mut() else { return false };
+        let Some(Attached { queue, events }) = self.tx.first_mut() else { return false };
         if queue.room(1, segments) == 0 || frame.len() > queue.frame_bytes_max() {
             return false;
         }
@@ -362,7 +354,7 @@ impl Port {
     pub fn receive(&mut self, mut each: impl FnMut(&[u8])) -> Result<usize, PortError> {
         let mut frames = 0;
         let mut bytes = Vec::new();
-        for Attached { queue, events, .. } in &mut self.rx {
+        for Attached { queue, events } in &mut self.rx {
             let polled = queue.poll(&events.kick, |frame| {
                 bytes.resize(frame.len(), 0);
                 frame.copy_to(&mut bytes);
@@ -488,7 +480,6 @@ impl Port {
             rx.queue.reset(0);
         }
         for tx in &mut self.tx {
-            tx.waiting.clear();
             tx.queue.reset(0);
         }
     }

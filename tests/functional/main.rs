@@ -1,1 +1,9 @@
-//! Functional promises, tested over the real daemon and the guest library.
+//! The switch does what it says: the real daemon, with guests that are a virtio-net driver in this
+//! process. Needs no root, no hugepages, no peer.
+
+mod accounting;
+mod forwarding;
+mod lab;
+mod lifecycle;
+mod ports;
+mod time;

@@ -164,7 +164,7 @@ fn flows_that_cannot_work_are_refused() -> anyhow::Result<()> {
     let refused = [
         ("in_port=vm9,actions=drop", "vm9"),
         ("tcp,actions=output:nosuch", "nosuch"),
-        ("table=3,actions=goto_table:2", "TABLE"),
+        ("table=3,actions=goto_table:2", "table"),
         ("tp_dst=80,actions=drop", "tp_dst"),
     ];
     for (flow, part) in refused {

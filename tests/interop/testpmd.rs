@@ -20,6 +20,9 @@ const FRAMES: u64 = 5000;
 /// Entries of a guest's ring.
 const RING_SIZE: u64 = 256;
 
+/// VIRTIO_F_RING_PACKED, which has no name in a switch that does not know it.
+const RING_PACKED: &str = "bit_34";
+
 struct Case {
     hugepages: bool,
     role: Role,
@@ -37,8 +40,8 @@ const PLAIN: Case = Case {
     driver: "",
     queue_pairs: 1,
     arguments: &[],
-    negotiated: &["VERSION_1", "MRG_RXBUF", "IN_ORDER"],
-    not_negotiated: &["RING_PACKED"],
+    negotiated: &["version_1", "mrg_rxbuf", "in_order"],
+    not_negotiated: &[RING_PACKED],
 };
 
 #[test]
@@ -60,8 +63,8 @@ fn forwards_when_the_switch_connects() -> anyhow::Result<()> {
 fn forwards_without_mergeable_buffers() -> anyhow::Result<()> {
     forwards(&Case {
         driver: "mrg_rxbuf=0",
-        negotiated: &["VERSION_1", "IN_ORDER"],
-        not_negotiated: &["MRG_RXBUF"],
+        negotiated: &["version_1", "in_order"],
+        not_negotiated: &["mrg_rxbuf"],
         ..PLAIN
     })
 }
@@ -70,8 +73,8 @@ fn forwards_without_mergeable_buffers() -> anyhow::Result<()> {
 fn forwards_without_in_order() -> anyhow::Result<()> {
     forwards(&Case {
         driver: "in_order=0",
-        negotiated: &["VERSION_1", "MRG_RXBUF"],
-        not_negotiated: &["IN_ORDER"],
+        negotiated: &["version_1", "mrg_rxbuf"],
+        not_negotiated: &["in_order"],
         ..PLAIN
     })
 }
@@ -80,8 +83,8 @@ fn forwards_without_in_order() -> anyhow::Result<()> {
 fn forwards_without_either() -> anyhow::Result<()> {
     forwards(&Case {
         driver: "mrg_rxbuf=0,in_order=0",
-        negotiated: &["VERSION_1"],
-        not_negotiated: &["MRG_RXBUF", "IN_ORDER"],
+        negotiated: &["version_1"],
+        not_negotiated: &["mrg_rxbuf", "in_order"],
         ..PLAIN
     })
 }
@@ -90,7 +93,7 @@ fn forwards_without_either() -> anyhow::Result<()> {
 fn forwards_with_the_vectorized_driver() -> anyhow::Result<()> {
     forwards(&Case {
         driver: "mrg_rxbuf=0,in_order=1,vectorized=1",
-        negotiated: &["VERSION_1", "IN_ORDER"],
+        negotiated: &["version_1", "in_order"],
         ..PLAIN
     })
 }
@@ -102,7 +105,7 @@ fn a_guest_that_would_like_packed_rings_gets_split_ones() -> anyhow::Result<()> 
 
 #[test]
 fn forwards_over_two_queue_pairs() -> anyhow::Result<()> {
-    forwards(&Case { driver: "queues=2", queue_pairs: 2, ..PLAIN })
+    forwards(&Case { driver: "queues=2", queue_pairs: 2, negotiated: &["mq"], ..PLAIN })
 }
 
 #[test]
@@ -126,7 +129,7 @@ fn forwards(case: &Case) -> anyhow::Result<()> {
 
     let mut testpmd = Testpmd::start(&options(case, sockets), switch.run_dir())?;
     for port in ["vm1", "vm2"] {
-        let listed = switch.wait_connected(port)?;
+        let listed = switch.wait_running(port, 2 * usize::from(case.queue_pairs))?;
         check_features(&listed, case)?;
     }
     testpmd.command("start tx_first")?;
@@ -171,9 +174,6 @@ fn check_features(port: &Value, case: &Case) -> anyhow::Result<()> {
     for name in case.not_negotiated {
         ensure!(!features.contains(name), "{name} was negotiated: {features}");
     }
-    // Every queue pair of the guest must be one that the switch really serves.
-    let rings = port["rings"].as_array().map_or(0, Vec::len);
-    ensure!(rings == 2 * usize::from(case.queue_pairs), "{rings} rings: {port}");
     Ok(())
 }
 

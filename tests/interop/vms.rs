@@ -55,6 +55,10 @@ fn guests_talk(role: Role) -> anyhow::Result<()> {
     let [server, client] = guests.as_mut_slice() else { unreachable!("two guests were booted") };
     server.report("up", BOOT_LIMIT)?;
     client.report("up", BOOT_LIMIT)?;
+    let features = switch.wait_running("vm1", 2)?["features"].to_string();
+    for name in ["event_idx", "mrg_rxbuf", "version_1"] {
+        ensure!(features.contains(name), "Linux takes {name} where it is offered: {features}");
+    }
     let ping = client.report("ping", BOOT_LIMIT)?;
     ensure!(ping.contains(" 0% packet loss"), "ping: {ping}");
     let fetched = client.report("fetched", BOOT_LIMIT)?;

@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 
 /// How often a condition that nothing signals is looked at again.
@@ -161,9 +161,7 @@ pub fn eventually<T>(
         if let Some(value) = ready()? {
             return Ok(value);
         }
-        if Instant::now() > deadline {
-            bail!("no {what} within {limit:?}");
-        }
+        ensure!(Instant::now() <= deadline, "no {what} within {limit:?}");
         thread::sleep(POLL_INTERVAL);
     }
 }

@@ -17,6 +17,9 @@ use crate::rpc::Client;
 /// How long a daemon may take to answer its first call; a debug build on a busy machine is slow.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
+/// How long a guest that has been started may take to attach.
+const ATTACH_LIMIT: Duration = Duration::from_secs(60);
+
 /// How a daemon is started.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -102,13 +105,15 @@ impl Switch {
         port.cloned().with_context(|| format!("no port {name} in {ports}"))
     }
 
-    /// Waits until a frontend has connected to the port and its rings run.
-    pub fn wait_connected(&self, name: &str) -> anyhow::Result<Value> {
-        eventually(&format!("frontend on {name}"), Duration::from_secs(30), || {
+    /// Waits until a guest has started `rings` rings on the port: two for each queue pair.
+    pub fn wait_running(&self, name: &str, rings: usize) -> anyhow::Result<Value> {
+        let running = eventually(&format!("guest with {rings} rings"), ATTACH_LIMIT, || {
             let port = self.port(name)?;
-            let rings = port["rings"].as_array().map_or(0, Vec::len);
-            Ok((port["connected"] == true && rings > 0).then_some(port))
-        })
+            let listed = port["rings"].as_array().map_or(&[][..], Vec::as_slice);
+            let started = listed.iter().filter(|ring| ring["started"] == true).count();
+            Ok((started >= rings).then_some(port))
+        });
+        running.with_context(|| format!("{:?}\nswitchd said:\n{}", self.port(name), self.log()))
     }
 
     /// Runs our own `ofctl` against this switch.

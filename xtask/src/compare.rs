@@ -54,8 +54,9 @@ pub(crate) struct Sample {
     pub(crate) mpps: f64,
     pub(crate) cycles_per_packet: f64,
     pub(crate) packets_per_burst: f64,
-    /// How late the generator's one thread may be, 99th percentile.
+    /// How late the generator's one thread may be: 99th percentile, and once at worst.
     pub(crate) generator_loop_p99_us: f64,
+    pub(crate) generator_loop_max_us: f64,
     /// One way from core to core just before the run.
     pub(crate) core_to_core_cycles: f64,
 }
@@ -146,6 +147,7 @@ fn one_run(
         cycles_per_packet: cost.cycles_per_packet,
         packets_per_burst: cost.packets_per_burst,
         generator_loop_p99_us: outcome.loop_p99_us(),
+        generator_loop_max_us: outcome.loop_us.map_or(f64::NAN, |times| times.max),
         core_to_core_cycles: core_to_core_cycles.unwrap_or(f64::NAN),
     })
 }

@@ -91,7 +91,9 @@ pub(crate) struct Interval {
 pub(crate) struct Quantiles {
     pub(crate) p50: f64,
     pub(crate) p99: f64,
+    #[serde(rename = "p99.9")]
     pub(crate) p99_9: f64,
+    pub(crate) max: f64,
 }
 
 impl Load {

@@ -11,6 +11,9 @@ use crate::spread::Spread;
 
 type Figure = fn(&Sample) -> f64;
 
+/// A core that is taken away for longer than this shows in the figures of its run.
+const GAP_US: f64 = 1000.0;
+
 /// Prints median and range of every figure, and the ratio of the two switches pair by pair.
 pub(super) fn print(samples: &[Sample], sizes: &[usize]) {
     let mut table = Table::new();
@@ -45,6 +48,8 @@ pub(super) fn print(samples: &[Sample], sizes: &[usize]) {
         }
     }
     println!("{table}");
+    let disturbed = samples.iter().filter(|s| s.generator_loop_max_us > GAP_US).count();
+    println!("{disturbed} of {} runs lost their generator for over 1 ms", samples.len());
     for size in sizes {
         let of_size: Vec<_> = samples.iter().filter(|s| s.frame_bytes == *size).collect();
         print_ratio(*size, "cycles/packet", &of_size, |s| s.cycles_per_packet);
@@ -87,6 +92,7 @@ pub(super) fn write_csv(samples: &[Sample], path: &Path) -> anyhow::Result<()> {
         "cycles_per_packet",
         "packets_per_burst",
         "generator_loop_p99_us",
+        "generator_loop_max_us",
         "core_to_core_cycles",
     ])?;
     for s in samples {
@@ -98,6 +104,7 @@ pub(super) fn write_csv(samples: &[Sample], path: &Path) -> anyhow::Result<()> {
             s.cycles_per_packet.to_string(),
             s.packets_per_burst.to_string(),
             s.generator_loop_p99_us.to_string(),
+            s.generator_loop_max_us.to_string(),
             s.core_to_core_cycles.to_string(),
         ])?;
     }

@@ -91,6 +91,7 @@ impl Subject for Tollgate {
 struct Counters {
     busy_cycles: u64,
     packets: u64,
+    /// Turns of a tenant: at most 32 packets each.
     bursts: u64,
 }
 
@@ -104,7 +105,7 @@ impl Counters {
         Ok(Self {
             busy_cycles: number("elapsed_cycles")? - number("idle_cycles")?,
             packets: number("packets")?,
-            bursts: number("bursts")?,
+            bursts: number("tasks")?,
         })
     }
 }

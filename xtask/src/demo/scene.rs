@@ -94,7 +94,7 @@ impl Scene {
     /// Waits until the guests' rings run; their traffic begins then.
     pub(super) fn wait_attached(&self, with_adversary: bool) -> anyhow::Result<()> {
         let ports = if with_adversary { &PORTS[..] } else { &PORTS[..2] };
-        ports.iter().try_for_each(|(port, _)| self.switch.wait_connected(port).map(drop))
+        ports.iter().try_for_each(|(port, _)| self.switch.wait_running(port, 2).map(drop))
     }
 
     fn pair(&self, name: &'static str, ports: [&'static str; 2], mode: Mode) -> Pair {
