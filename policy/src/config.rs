@@ -11,8 +11,7 @@ pub struct SchedulerConfig {
     pub cap_cycles: u64,
     /// Most debt that is remembered. Deep enough to hold the cost of a few slow-path misses.
     pub floor_cycles: u64,
-    /// How long a tenant without work still counts as active, and how long a core must be idle
-    /// before all debts are forgotten.
+    /// How long a core must be idle before all debts are forgotten.
     pub horizon_cycles: u64,
 }
 

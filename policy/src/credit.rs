@@ -2,9 +2,8 @@
 //! (Goyal, Vin, Cheng, SIGCOMM 1996).
 //!
 //! Cycles are kept with 32 fraction bits ("scaled"). Virtual time is scaled cycles per thousandth
-//! of weight: when x cycles are charged it moves on by x / (sum of active weights), and a tenant of
-//! weight w earns w times what the clock moved. A tenant is settled only when it is looked at, so
-//! that a charge costs the same however many tenants there are.
+//! of weight: a tenant of weight w earns w times what the clock moved. It is settled only when it
+//! is looked at, so that moving the clock costs the same however many tenants there are.
 
 use crate::config::SchedulerConfig;
 
@@ -12,7 +11,7 @@ const FRACTION_BITS: u32 = 32;
 
 /// A reading of the virtual clock. 128 bits wide: a core of 4 GHz for a tenant of weight 0.001
 /// moves it by less than 2^64 a second.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct VirtualTime(u128);
 
 impl VirtualTime {
@@ -41,61 +40,54 @@ impl Bounds {
 
     /// A step of the clock that lifts even the lightest tenant from the floor to the cap.
     fn full_step(self) -> u128 {
-        u128::from(self.cap.unsigned_abs()) + u128::from(self.floor.unsigned_abs()) + 1
+        u128::from(self.cap.unsigned_abs()) + u128::from(self.floor.unsigned_abs())
     }
 }
 
-/// The clock and the weights that share in what it issues.
-#[derive(Clone, Debug)]
+/// The clock, and the weights of the tenants that have work.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct VirtualClock {
     now: VirtualTime,
-    active_weight: u64,
+    busy_weight: u64,
     /// Scaled cycles that were charged and did not divide evenly; part of the next issue.
     remainder: u64,
-    full_step: u128,
 }
 
 impl VirtualClock {
-    pub(crate) fn new(bounds: Bounds) -> Self {
-        let full_step = bounds.full_step();
-        Self { now: VirtualTime(0), active_weight: 0, remainder: 0, full_step }
-    }
-
     pub(crate) fn now(&self) -> VirtualTime {
         self.now
     }
 
+    /// A tenant of this weight has work.
     pub(crate) fn join(&mut self, weight: u32) {
-        self.active_weight += u64::from(weight);
+        self.busy_weight += u64::from(weight);
     }
 
+    /// A tenant of this weight has none any more.
     pub(crate) fn leave(&mut self, weight: u32) {
-        self.active_weight -= u64::from(weight);
+        self.busy_weight -= u64::from(weight);
     }
 
-    /// Issues what was charged to the active weights, but never moves past `ceiling`: beyond it a
-    /// tenant with work would earn more than it may hold and be the only one to lose by that. To
-    /// stop the clock instead takes the same from all, so the differences between them stand.
+    /// Issues what was charged to the tenants with work by weight, but does not pass `ceiling`.
     #[inline]
-    pub(crate) fn issue(&mut self, cycles: u64, ceiling: Option<VirtualTime>) {
-        if self.active_weight == 0 {
+    pub(crate) fn issue(&mut self, cycles: u64, ceiling: VirtualTime) {
+        if self.busy_weight == 0 || self.now >= ceiling {
             return;
         }
         let scaled = (u128::from(cycles) << FRACTION_BITS) + u128::from(self.remainder);
         let step = match u64::try_from(scaled) {
             // The common case, without a 128-bit division.
             Ok(scaled) => {
-                self.remainder = scaled % self.active_weight;
-                u128::from(scaled / self.active_weight)
+                self.remainder = scaled % self.busy_weight;
+                u128::from(scaled / self.busy_weight)
             }
             Err(_) => {
-                let weight = u128::from(self.active_weight);
+                let weight = u128::from(self.busy_weight);
                 self.remainder = (scaled % weight) as u64;
                 scaled / weight
             }
         };
-        let target = VirtualTime(self.now.0 + step.min(self.full_step));
-        self.advance_to(ceiling.map_or(target, |ceiling| target.min(ceiling)));
+        self.now = VirtualTime(self.now.0 + step).min(ceiling);
     }
 
     /// Moves the clock on to `target`; it never goes back.
@@ -104,18 +96,8 @@ impl VirtualClock {
     }
 
     /// Moves the clock so far that every tenant is at its cap.
-    pub(crate) fn fill_all(&mut self) {
-        self.now.0 += self.full_step;
-    }
-
-    #[cfg(test)]
-    pub(crate) fn active_weight(&self) -> u64 {
-        self.active_weight
-    }
-
-    #[cfg(test)]
-    pub(crate) fn issued_scaled(&self) -> (u128, u64) {
-        (self.now.0 * u128::from(self.active_weight), self.remainder)
+    pub(crate) fn fill_all(&mut self, bounds: Bounds) {
+        self.now.0 += bounds.full_step();
     }
 }
 
@@ -131,7 +113,7 @@ impl Credit {
         Self { scaled: bounds.cap, settled_at: now }
     }
 
-    /// Takes in what the clock issued since the last look, up to the cap.
+    /// Takes in what the clock moved since the last look, up to the cap.
     #[inline]
     pub(crate) fn settle(&mut self, weight: u32, now: VirtualTime, bounds: Bounds) {
         let step = now.0.saturating_sub(self.settled_at.0).min(bounds.full_step());
@@ -154,23 +136,14 @@ impl Credit {
         self.scaled > 0
     }
 
-    pub(crate) fn is_full(&self, bounds: Bounds) -> bool {
-        self.scaled >= bounds.cap
-    }
-
-    /// The earliest virtual time at which a tenant of this weight has credit: its debt by weight.
-    pub(crate) fn funded_at(&self, weight: u32) -> VirtualTime {
+    /// For a tenant in debt, its start tag: the last virtual time at which it is not yet funded.
+    /// Tags order tenants by what they owe in proportion to their weights.
+    #[inline]
+    pub(crate) fn tag(&self, weight: u32) -> VirtualTime {
         if self.is_funded() {
             return self.settled_at;
         }
-        let steps = self.scaled.unsigned_abs() / u64::from(weight.max(1)) + 1;
-        VirtualTime(self.settled_at.0 + u128::from(steps))
-    }
-
-    /// The latest virtual time at which a tenant of this weight is not above the cap.
-    #[inline]
-    pub(crate) fn full_at(&self, weight: u32, bounds: Bounds) -> VirtualTime {
-        let steps = bounds.cap.abs_diff(self.scaled) / u64::from(weight.max(1));
+        let steps = self.scaled.unsigned_abs() / u64::from(weight.max(1));
         VirtualTime(self.settled_at.0 + u128::from(steps))
     }
 

@@ -31,10 +31,6 @@ impl SlotHeap {
         }
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.entries.len()
-    }
-
     pub(crate) fn first(&self) -> Option<(VirtualTime, u16)> {
         self.entries.first().map(|entry| (entry.key, entry.slot))
     }
@@ -143,7 +139,7 @@ mod tests {
                     heap.remove(slot);
                     model.remove(&slot);
                 }
-                prop_assert_eq!(heap.len(), model.len());
+                prop_assert_eq!(heap.entries.len(), model.len());
                 prop_assert_eq!(heap.first().map(|(key, _)| key), model.values().min().copied());
                 if let Some((key, slot)) = heap.first() {
                     prop_assert_eq!(model.get(&slot), Some(&key));

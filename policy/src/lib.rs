@@ -21,6 +21,8 @@ mod scheduler;
 mod tenant;
 mod weight;
 
+#[cfg(any(test, feature = "sim"))]
+pub mod sim;
 #[cfg(test)]
 mod tests;
 

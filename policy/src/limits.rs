@@ -22,7 +22,3 @@ pub const TENANTS_MAX: u16 = u16::MAX;
 /// it were, a tenant whose turns are all empty could hold the clock still and with it everybody's
 /// recovery from debt.
 pub const EMPTY_TURN_CYCLES: u64 = 50;
-
-/// Resting tenants looked at by one charge, to see whether they still take part in the clock. Two
-/// outpace the at most one tenant a turn can put to rest.
-pub const RESTING_LOOKS_PER_CHARGE: usize = 2;

@@ -1,14 +1,30 @@
 //! Tests by promise.
 
 mod books;
+mod faults;
+mod leads;
+mod model;
+mod scale;
 mod settings;
+mod shares;
 mod turns;
+mod waiting;
+
+use proptest::prelude::*;
 
 use crate::{Scheduler, SchedulerConfig, TenantIndex, Weight};
 
 pub(crate) const A: TenantIndex = TenantIndex(1);
 pub(crate) const B: TenantIndex = TenantIndex(2);
 pub(crate) const C: TenantIndex = TenantIndex(3);
+
+pub(crate) fn index(tenant: u16) -> TenantIndex {
+    TenantIndex(tenant)
+}
+
+pub(crate) fn config() -> SchedulerConfig {
+    SchedulerConfig::default()
+}
 
 pub(crate) fn weight(text: &str) -> Weight {
     text.parse().unwrap()
@@ -30,4 +46,9 @@ pub(crate) fn turn(scheduler: &mut Scheduler, cycles: u64, more: bool) -> Option
     scheduler.charge(turn.tenant, cycles, 0);
     scheduler.done(turn.tenant, more, 0);
     Some(turn.tenant)
+}
+
+pub(crate) fn any_weight() -> impl Strategy<Value = Weight> {
+    prop_oneof![1u32..=5000, Just(1), Just(1_000_000), 1u32..=1_000_000]
+        .prop_map(|thousandths| Weight::from_thousandths(thousandths).unwrap())
 }

@@ -1,0 +1,420 @@
+//! The scheduler against an oracle that does everything the plain way: every credit is brought up
+//! to date at every step of the clock, and every choice is a scan of all tenants.
+
+use std::collections::VecDeque;
+
+use super::{any_weight, index};
+use crate::limits::EMPTY_TURN_CYCLES;
+use crate::{Scheduler, SchedulerConfig, Turn, Weight};
+use proptest::prelude::*;
+
+const TENANTS: u16 = 7;
+const ONE_CYCLE: i128 = 1 << 32;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    Asleep,
+    New,
+    Old,
+    Debt,
+    Running,
+}
+
+#[derive(Clone, Debug)]
+struct Tenant {
+    weight: i128,
+    credit: i128,
+    state: State,
+    old_since: u64,
+    charged: bool,
+    emptied: Option<u64>,
+    used: u64,
+    later: Option<(u64, u64)>,
+}
+
+#[derive(Debug)]
+struct Model {
+    quantum: u64,
+    cap: i128,
+    floor: i128,
+    horizon: u64,
+    protection: bool,
+    now: i128,
+    remainder: i128,
+    tenants: Vec<Option<Tenant>>,
+    new: VecDeque<u16>,
+    old: VecDeque<u16>,
+    sequence: u64,
+    busy_until: u64,
+}
+
+impl Model {
+    fn new(config: SchedulerConfig) -> Self {
+        Self {
+            quantum: config.quantum_cycles,
+            cap: i128::from(config.cap_cycles) * ONE_CYCLE,
+            floor: i128::from(config.floor_cycles) * ONE_CYCLE,
+            horizon: config.horizon_cycles,
+            protection: true,
+            now: 0,
+            remainder: 0,
+            tenants: vec![None; usize::from(TENANTS)],
+            new: VecDeque::new(),
+            old: VecDeque::new(),
+            sequence: 0,
+            busy_until: 0,
+        }
+    }
+
+    fn get(&self, t: u16) -> Option<&Tenant> {
+        self.tenants[usize::from(t)].as_ref()
+    }
+
+    fn at(&mut self, t: u16) -> &mut Tenant {
+        self.tenants[usize::from(t)].as_mut().unwrap()
+    }
+
+    fn busy(&self) -> impl Iterator<Item = &Tenant> {
+        self.tenants.iter().flatten().filter(|tenant| tenant.state != State::Asleep)
+    }
+
+    fn tag(&self, tenant: &Tenant) -> i128 {
+        self.now + (-tenant.credit).max(0) / tenant.weight
+    }
+
+    fn first_tag(&self) -> Option<i128> {
+        self.busy().filter(|tenant| tenant.state == State::Debt).map(|t| self.tag(t)).min()
+    }
+
+    fn move_to(&mut self, target: i128) {
+        let step = (target - self.now).max(0);
+        for tenant in self.tenants.iter_mut().flatten() {
+            tenant.credit = (tenant.credit + tenant.weight * step).min(self.cap);
+        }
+        self.now += step;
+    }
+
+    fn forget_after_idling(&mut self, time: u64) {
+        if self.busy().count() == 0 && time - self.busy_until >= self.horizon {
+            self.move_to(self.now + self.cap + self.floor);
+        }
+        self.busy_until = time;
+    }
+
+    fn unlist(&mut self, t: u16) {
+        self.new.retain(|other| *other != t);
+        self.old.retain(|other| *other != t);
+    }
+
+    fn enqueue_again(&mut self, t: u16) {
+        if !self.protection || self.get(t).unwrap().credit > 0 {
+            self.at(t).state = State::Old;
+            self.at(t).old_since = self.sequence;
+            self.sequence += 1;
+            self.old.push_back(t);
+        } else {
+            self.at(t).state = State::Debt;
+        }
+    }
+
+    fn waits_since_before(&self, moment: u64) -> bool {
+        self.old.iter().any(|t| self.get(*t).unwrap().old_since < moment)
+    }
+
+    fn wake(&mut self, t: u16, time: u64) {
+        if self.get(t).is_none_or(|tenant| tenant.state != State::Asleep) {
+            return;
+        }
+        self.forget_after_idling(time);
+        let tenant = self.get(t).unwrap().clone();
+        let (used, later) = match tenant.emptied.filter(|at| self.waits_since_before(*at)) {
+            None => (0, None),
+            Some(emptied) => match tenant.later {
+                Some((at, used)) if !self.waits_since_before(at) => (used, Some((emptied, 0))),
+                later => (tenant.used, later.or(Some((emptied, 0)))),
+            },
+        };
+        self.at(t).used = used;
+        self.at(t).later = later;
+        if self.protection && tenant.credit > 0 && used < self.quantum {
+            self.at(t).state = State::New;
+            self.new.push_back(t);
+        } else {
+            self.enqueue_again(t);
+        }
+    }
+
+    /// Checks the scheduler's choice, which is free only among tenants with the same claim.
+    fn next(&mut self, turn: Option<Turn>) {
+        let Some(turn) = turn else {
+            assert!(self.busy().all(|tenant| tenant.state == State::Running));
+            return;
+        };
+        let t = turn.tenant.0;
+        let tenant = self.get(t).unwrap().clone();
+        let mut expected = (self.quantum, false);
+        if let Some(first) = self.new.front() {
+            assert_eq!(t, *first);
+            expected.0 -= tenant.used;
+        } else if let Some(first) = self.old.front() {
+            assert_eq!(t, *first);
+        } else {
+            assert_eq!((tenant.state, Some(self.tag(&tenant))), (State::Debt, self.first_tag()));
+            expected.1 = true;
+        }
+        if !self.protection {
+            expected = (u64::MAX, false);
+        }
+        assert_eq!((turn.budget_cycles, turn.slack), expected);
+        self.move_to(self.tag(&tenant));
+        self.unlist(t);
+        self.at(t).state = State::Running;
+        self.at(t).charged = false;
+    }
+
+    fn charge(&mut self, t: u16, cycles: u64, time: u64) {
+        if cycles == 0 || self.get(t).is_none() {
+            return;
+        }
+        self.forget_after_idling(time);
+        let before = self.get(t).unwrap().clone();
+        let (floor, protection) = (self.floor, self.protection);
+        let tenant = self.at(t);
+        tenant.credit = (tenant.credit - i128::from(cycles) * ONE_CYCLE).max(-floor);
+        if tenant.state == State::Running {
+            tenant.charged = true;
+            tenant.used = tenant.used.saturating_add(cycles);
+            tenant.later = tenant.later.map(|(at, used)| (at, used.saturating_add(cycles)));
+        }
+        let listed = matches!(before.state, State::New | State::Old);
+        if listed && protection && tenant.credit <= 0 {
+            tenant.state = State::Debt;
+            self.unlist(t);
+        }
+        if !self.new.is_empty() || !self.old.is_empty() {
+            return;
+        }
+        let first_tag = self.first_tag();
+        if before.state == State::Asleep {
+            let own = self.tag(&before);
+            self.move_to(first_tag.map_or(own, |first| own.min(first)));
+        }
+        if let Some(ceiling) = first_tag.filter(|ceiling| *ceiling > self.now) {
+            let weight: i128 = self.busy().map(|tenant| tenant.weight).sum();
+            let scaled = i128::from(cycles) * ONE_CYCLE + self.remainder;
+            self.remainder = scaled % weight;
+            self.move_to((self.now + scaled / weight).min(ceiling));
+        }
+    }
+
+    fn done(&mut self, t: u16, more: bool, time: u64) {
+        match self.get(t).map(|tenant| (tenant.state, tenant.charged)) {
+            Some((State::Running, true)) => {}
+            Some((State::Running, false)) => self.charge(t, EMPTY_TURN_CYCLES, time),
+            Some((State::New | State::Old | State::Debt, _)) if !more => self.unlist(t),
+            Some((State::Asleep, _)) if more => return self.wake(t, time),
+            _ => return,
+        }
+        self.busy_until = time;
+        if more {
+            self.enqueue_again(t);
+        } else {
+            self.at(t).emptied = Some(self.sequence);
+            self.at(t).state = State::Asleep;
+        }
+    }
+
+    fn add(&mut self, t: u16, weight: Weight) {
+        self.tenants[usize::from(t)].get_or_insert(Tenant {
+            weight: i128::from(weight.thousandths()),
+            credit: self.cap,
+            state: State::Asleep,
+            old_since: 0,
+            charged: false,
+            emptied: None,
+            used: 0,
+            later: None,
+        });
+    }
+
+    fn remove(&mut self, t: u16) {
+        self.unlist(t);
+        self.tenants[usize::from(t)] = None;
+    }
+
+    fn set_weight(&mut self, t: u16, weight: Weight) {
+        if self.get(t).is_some() {
+            self.at(t).weight = i128::from(weight.thousandths());
+        }
+    }
+
+    fn set_protection(&mut self, on: bool) {
+        if self.protection == on {
+            return;
+        }
+        self.protection = on;
+        let mut order: Vec<u16> = self.new.drain(..).chain(self.old.drain(..)).collect();
+        let in_debt = |t: &u16| self.get(*t).is_some_and(|tenant| tenant.state == State::Debt);
+        let mut debtors: Vec<u16> = (0..TENANTS).filter(in_debt).collect();
+        debtors.sort_by_key(|t| self.tag(self.get(*t).unwrap()));
+        order.extend(debtors);
+        for t in order {
+            self.enqueue_again(t);
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Wake(u16),
+    Next,
+    Charge(u16, u64),
+    /// Charges and ends the turn that began first.
+    Finish(u64, bool),
+    Done(u16, bool),
+    Add(u16, Weight),
+    Remove(u16),
+    SetWeight(u16, Weight),
+    SetProtection(bool),
+    Pass(u64),
+}
+
+fn cycles() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        8 => 1u64..6000,
+        2 => 0u64..60_000,
+        1 => 0u64..5_000_000,
+        1 => Just(u64::MAX),
+    ]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let t = || 0..TENANTS;
+    prop_oneof![
+        10 => t().prop_map(Op::Wake),
+        20 => Just(Op::Next),
+        5 => (t(), cycles()).prop_map(|(t, cycles)| Op::Charge(t, cycles)),
+        20 => (cycles(), prop::bool::weighted(0.7)).prop_map(|(c, more)| Op::Finish(c, more)),
+        2 => (t(), any::<bool>()).prop_map(|(t, more)| Op::Done(t, more)),
+        2 => (t(), any_weight()).prop_map(|(t, weight)| Op::Add(t, weight)),
+        1 => t().prop_map(Op::Remove),
+        1 => (t(), any_weight()).prop_map(|(t, weight)| Op::SetWeight(t, weight)),
+        1 => prop::bool::weighted(0.8).prop_map(Op::SetProtection),
+        3 => (0u64..400_000).prop_map(Op::Pass),
+    ]
+}
+
+struct Pair {
+    real: Scheduler,
+    model: Model,
+    running: VecDeque<u16>,
+    time: u64,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let config = SchedulerConfig {
+            floor_cycles: 300_000,
+            horizon_cycles: 300_000,
+            ..SchedulerConfig::default()
+        };
+        let real = Scheduler::new(config, TENANTS).unwrap();
+        let mut pair = Self { real, model: Model::new(config), running: VecDeque::new(), time: 0 };
+        for t in 1..TENANTS - 1 {
+            pair.apply(Op::Add(t, Weight::from_thousandths(u32::from(t) * 700).unwrap()));
+        }
+        pair
+    }
+
+    fn apply(&mut self, op: Op) {
+        let (real, model, time) = (&mut self.real, &mut self.model, self.time);
+        match op {
+            Op::Wake(t) => {
+                real.wake(index(t), time);
+                model.wake(t, time);
+            }
+            Op::Next => {
+                let turn = real.next(time);
+                model.next(turn);
+                self.running.extend(turn.map(|turn| turn.tenant.0));
+            }
+            Op::Charge(t, cycles) => {
+                real.charge(index(t), cycles, time);
+                model.charge(t, cycles, time);
+            }
+            Op::Finish(cycles, more) => {
+                let Some(t) = self.running.pop_front() else { return };
+                real.charge(index(t), cycles, time);
+                model.charge(t, cycles, time);
+                real.done(index(t), more, time);
+                model.done(t, more, time);
+            }
+            Op::Done(t, more) => {
+                real.done(index(t), more, time);
+                model.done(t, more, time);
+            }
+            Op::Add(t, weight) if t > 0 => {
+                let added = real.tenant_add(index(t), weight).is_ok();
+                assert_eq!(added, model.get(t).is_none());
+                model.add(t, weight);
+            }
+            Op::Remove(t) => {
+                assert_eq!(real.tenant_remove(index(t)).is_ok(), model.get(t).is_some());
+                model.remove(t);
+            }
+            Op::SetWeight(t, weight) => {
+                assert_eq!(real.set_weight(index(t), weight).is_ok(), model.get(t).is_some());
+                model.set_weight(t, weight);
+            }
+            Op::SetProtection(on) => {
+                real.set_protection(on);
+                model.set_protection(on);
+            }
+            Op::Pass(cycles) => self.time += cycles,
+            Op::Add(..) => {}
+        }
+    }
+
+    fn check(&self) {
+        let (real, model) = (&self.real, &self.model);
+        for t in 0..TENANTS {
+            let credit = model.get(t).map(|tenant| tenant.credit);
+            assert_eq!(real.credit_scaled(index(t)).map(i128::from), credit, "credit of {t}");
+            assert_eq!(real.in_debt(index(t)), credit.is_some_and(|credit| credit <= 0));
+            if let Some(credit) = credit {
+                assert!((-model.floor..=model.cap).contains(&credit), "credit of {t}: {credit}");
+                assert_eq!(i128::from(real.credit_cycles(index(t))), ceil(credit));
+            }
+        }
+        let listed = !model.new.is_empty() || !model.old.is_empty();
+        assert_eq!(real.any_funded_with_work(), listed && model.protection);
+        if model.protection {
+            for t in model.new.iter().chain(&model.old) {
+                assert!(model.get(*t).unwrap().credit > 0, "{t} is listed without credit");
+            }
+            assert!(model.first_tag().is_none_or(|first| first >= model.now));
+        }
+        for t in 0..TENANTS {
+            let Some(tenant) = model.get(t) else { continue };
+            let behind = model.first_tag().is_some_and(|first| first < model.tag(tenant));
+            let must_yield = model.protection && tenant.credit <= 0 && (listed || behind);
+            assert_eq!(real.must_yield(index(t)), must_yield, "{t}");
+        }
+    }
+}
+
+fn ceil(scaled: i128) -> i128 {
+    scaled.div_euclid(ONE_CYCLE) + i128::from(scaled.rem_euclid(ONE_CYCLE) != 0)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+    #[test]
+    fn scheduler_agrees_with_the_plain_oracle(ops in prop::collection::vec(op(), 1..300)) {
+        let mut pair = Pair::new();
+        for op in ops {
+            pair.apply(op);
+            pair.check();
+        }
+    }
+}
