@@ -82,8 +82,16 @@ impl Model {
         self.now + (-tenant.credit).max(0) / tenant.weight
     }
 
+    fn debtors(&self) -> Vec<(i128, u16)> {
+        let all = (0u16..).zip(&self.tenants).filter_map(|(t, tenant)| Some((t, tenant.as_ref()?)));
+        let in_debt = all.filter(|(_, tenant)| tenant.state == State::Debt);
+        let mut debtors: Vec<_> = in_debt.map(|(t, tenant)| (self.tag(tenant), t)).collect();
+        debtors.sort_unstable();
+        debtors
+    }
+
     fn first_tag(&self) -> Option<i128> {
-        self.busy().filter(|tenant| tenant.state == State::Debt).map(|t| self.tag(t)).min()
+        self.debtors().first().map(|(tag, _)| *tag)
     }
 
     fn move_to(&mut self, target: i128) {
@@ -144,7 +152,6 @@ impl Model {
         }
     }
 
-    /// Checks the scheduler's choice, which is free only among tenants with the same claim.
     fn next(&mut self, turn: Option<Turn>) {
         let Some(turn) = turn else {
             assert!(self.busy().all(|tenant| tenant.state == State::Running));
@@ -159,7 +166,7 @@ impl Model {
         } else if let Some(first) = self.old.front() {
             assert_eq!(t, *first);
         } else {
-            assert_eq!((tenant.state, Some(self.tag(&tenant))), (State::Debt, self.first_tag()));
+            assert_eq!(Some(t), self.debtors().first().map(|(_, t)| *t));
             expected.1 = true;
         }
         if !self.protection {
@@ -254,10 +261,7 @@ impl Model {
         }
         self.protection = on;
         let mut order: Vec<u16> = self.new.drain(..).chain(self.old.drain(..)).collect();
-        let in_debt = |t: &u16| self.get(*t).is_some_and(|tenant| tenant.state == State::Debt);
-        let mut debtors: Vec<u16> = (0..TENANTS).filter(in_debt).collect();
-        debtors.sort_by_key(|t| self.tag(self.get(*t).unwrap()));
-        order.extend(debtors);
+        order.extend(self.debtors().into_iter().map(|(_, t)| t));
         for t in order {
             self.enqueue_again(t);
         }
