@@ -62,10 +62,10 @@ impl ActiveVring {
         if first.flags == WRITABLE
             && first.len >= wanted
             && let Some((host, room)) = self.shared.memory().at(first.address, &mut self.hint)
-            && u64::from(wanted) <= room
+            && u64::from(first.len) <= room
         {
-            // SAFETY: `wanted` <= room bytes from `host` are mapped writable while the ring holds
-            // its memory, and `wanted` is the length of all that is written.
+            // SAFETY: `wanted` <= first.len <= room bytes from `host` are mapped writable while the
+            // ring holds its memory, and `wanted` is the length of all that is written.
             unsafe { self.write_contiguous(host, header, payload) };
             self.use_buffer(entry.head, wanted);
             self.advance(1);

@@ -83,8 +83,8 @@ enum Refused {
 impl ActiveVring {
     /// Appends up to `max` frames of the guest to `burst` and returns how many: headers copied,
     /// payloads by reference. Frames that cannot be taken are consumed and counted in `stats`; they
-    /// use up `max` as well. A ring that breaks the rules is quarantined, after the frames before
-    /// the breach. Nothing is given back to the guest before [`complete`](Self::complete).
+    /// use up `max` as well. A ring that breaks the rules is quarantined once the frames before the
+    /// breach have been fetched, by the fetch that meets it first. Nothing is given back to the guest before [`complete`](Self::complete).
     pub fn fetch(&mut self, burst: &mut Burst, max: usize, stats: &mut FetchStats) -> usize {
         self.fetched.count = 0;
         if self.fault().is_some() {
@@ -99,23 +99,23 @@ impl ActiveVring {
                 break;
             }
             let position = self.next_avail;
-            let entry = match self.entry(0) {
-                Ok(entry) => entry,
-                Err(fault) => {
-                    self.quarantine(fault);
-                    break;
-                }
-            };
-            match self.fetch_one(&entry, burst) {
+            let entry = self.entry(0);
+            let head = entry.map_or(0, |entry| entry.head);
+            let taken =
+                entry.map_err(Refused::Fault).and_then(|entry| self.fetch_one(&entry, burst));
+            match taken {
                 Ok(()) => self.fetched.note(position),
                 Err(Refused::Drop(reason)) => self.fetched.note_drop(position, reason, stats),
                 Err(Refused::Later) => break,
+                // The packets before it may still be given back and wanted again, so the ring
+                // goes on until the breach comes first.
+                Err(Refused::Fault(_)) if self.fetched.count > 0 => break,
                 Err(Refused::Fault(fault)) => {
                     self.quarantine(fault);
                     break;
                 }
             }
-            self.shared.write_used(self.next_used, entry.head, 0);
+            self.shared.write_used(self.next_used, head, 0);
             self.next_used = self.next_used.wrapping_add(1);
             self.advance(1);
         }

@@ -45,8 +45,7 @@ pub(crate) struct Entry {
 ///
 /// Odd rings carry frames from the guest ([`fetch`](Self::fetch), [`complete`](Self::complete)),
 /// even ones to it ([`deliver`](Self::deliver), [`publish`](Self::publish)); virtio 1.2, 5.1.2. A
-/// ring is never
-/// dropped by its PMD (that may unmap memory): it goes back to the session through
+/// ring is never dropped by its PMD (that may unmap memory): it goes back to the session through
 /// [`RingHost::stop`](crate::RingHost::stop).
 pub struct ActiveVring {
     pub(crate) shared: SharedRing,
