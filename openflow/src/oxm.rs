@@ -1,7 +1,5 @@
 //! Matches: lists of OXM fields (OF 1.3.5 §7.2.3).
 
-use std::net::{Ipv4Addr, Ipv6Addr};
-
 use crate::error::{DecodeError, ErrorCode};
 use crate::field::{Field, ONF_EXPERIMENTER, OXM_CLASS_BASIC, OXM_CLASS_EXPERIMENTER};
 use crate::wire::{Pad, Reader, Writer};
@@ -28,11 +26,6 @@ impl OxmField {
         OxmField { field, value: value.into() & mask, mask }
     }
 
-    /// An exact match on an Ethernet address field.
-    pub fn mac(field: Field, address: [u8; 6]) -> OxmField {
-        OxmField::exact(field, address.iter().fold(0, |value, byte| value << 8 | u128::from(*byte)))
-    }
-
     /// Which field.
     pub fn field(&self) -> Field {
         self.field
@@ -51,21 +44,6 @@ impl OxmField {
     /// Whether every bit is matched.
     pub fn is_exact(&self) -> bool {
         self.mask == self.field.full_mask()
-    }
-
-    /// Value and mask as Ethernet addresses.
-    pub fn as_macs(&self) -> ([u8; 6], [u8; 6]) {
-        (low_bytes(self.value), low_bytes(self.mask))
-    }
-
-    /// Value and mask as IPv4 addresses.
-    pub fn as_ipv4s(&self) -> (Ipv4Addr, Ipv4Addr) {
-        (Ipv4Addr::from(low_bytes::<4>(self.value)), Ipv4Addr::from(low_bytes::<4>(self.mask)))
-    }
-
-    /// Value and mask as IPv6 addresses.
-    pub fn as_ipv6s(&self) -> (Ipv6Addr, Ipv6Addr) {
-        (Ipv6Addr::from(self.value), Ipv6Addr::from(self.mask))
     }
 
     pub(crate) fn encode(&self, out: &mut Writer) {
@@ -99,16 +77,17 @@ impl OxmField {
         let number = number_and_mask >> 1;
         let masked = number_and_mask & 1 != 0;
         if (class, number, masked) == (OXM_CLASS_BASIC, OXM_PACKET_TYPE, false) {
-            return match body.u32()? {
-                0 => Ok(None),
-                _ => Err(DecodeError::new(ErrorCode::OFPBMC_BAD_VALUE, "packet type not Ethernet")),
+            return match (body.u32()?, body.is_empty()) {
+                (0, true) => Ok(None),
+                (_, true) => Err(NOT_ETHERNET),
+                (_, false) => Err(TOO_LONG),
             };
         }
         let field = Field::from_oxm(class, number).ok_or(BAD_FIELD)?;
         let value = body.uint(field.byte_len())?;
         let mask = if masked { body.uint(field.byte_len())? } else { field.full_mask() };
         if !body.is_empty() {
-            return Err(DecodeError::new(ErrorCode::OFPBMC_BAD_LEN, "field longer than its value"));
+            return Err(TOO_LONG);
         }
         OxmField::validated(field, value, mask, masked).map(Some)
     }
@@ -148,12 +127,12 @@ impl OxmField {
 /// `OXM_OF_PACKET_TYPE` of OpenFlow 1.5.
 const OXM_PACKET_TYPE: u8 = 44;
 
+const NOT_ETHERNET: DecodeError =
+    DecodeError::new(ErrorCode::OFPBMC_BAD_VALUE, "packet type not Ethernet");
+const TOO_LONG: DecodeError =
+    DecodeError::new(ErrorCode::OFPBMC_BAD_LEN, "field longer than its value");
 const BAD_FIELD: DecodeError =
     DecodeError::new(ErrorCode::OFPBMC_BAD_FIELD, "unknown or unsupported match field");
-
-fn low_bytes<const N: usize>(value: u128) -> [u8; N] {
-    value.to_be_bytes().last_chunk::<N>().copied().unwrap_or([0; N])
-}
 
 impl std::fmt::Debug for OxmField {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -136,6 +136,7 @@ fn a_bad_match_is_refused_with_its_reason() {
         ("80000d04 1001 3001", E::OFPBMC_BAD_MASK),
         // A packet that is not Ethernet.
         ("80005804 00010800", E::OFPBMC_BAD_VALUE),
+        ("80005805 00000000 00", E::OFPBMC_BAD_LEN),
     ] {
         assert_eq!(refusal(&flow_mod(oxm, "")), Some(code), "{oxm}");
     }

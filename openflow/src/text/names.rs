@@ -33,11 +33,6 @@ impl PortTable {
     pub fn new<'a>(ports: impl IntoIterator<Item = &'a PortDesc>) -> PortTable {
         PortTable(ports.into_iter().map(|port| (port.port_no, port.name.clone())).collect())
     }
-
-    /// The names, in the switch's order.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &str)> {
-        self.0.iter().map(|(number, name)| (*number, name.as_str()))
-    }
 }
 
 impl PortNames for PortTable {

@@ -116,7 +116,7 @@ fn prefix_mask(length: u32, bits: u32) -> u128 {
     full & !full.checked_shr(length).unwrap_or(0)
 }
 
-pub(super) fn parse_mac(text: &str) -> Option<u128> {
+fn parse_mac(text: &str) -> Option<u128> {
     let mut parts = text.split(':');
     let mut value = 0;
     for _ in 0..6 {
