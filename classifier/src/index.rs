@@ -209,6 +209,27 @@ mod tests {
     }
 
     #[test]
+    fn a_full_bucket_gives_an_entry_to_that_entrys_other_bucket() {
+        // Four buckets; which of the new entry's two buckets can give way decides.
+        let hash = |home: u64, second: u64| home | second << 24;
+        let ways = WAYS as u32;
+        for (home, second) in [(0, 1), (1, 0)] {
+            let mut index = HashIndex::new(4 * WAYS / 2);
+            let hash_of = |entry: u32| match entry {
+                0..8 => hash(0, 2),
+                8..16 => hash(1, 0),
+                _ => hash(home, second),
+            };
+            let inserted = (0..2 * ways).all(|entry| index.insert(hash_of(entry), entry, hash_of));
+            assert!(inserted && index.free_place(0).is_none() && index.free_place(1).is_none());
+            assert!(index.insert(hash_of(16), 16, hash_of));
+            let hashes: Vec<_> = (0..=2 * ways).map(|entry| Some(hash_of(entry))).collect();
+            index.assert_consistent(&hashes);
+            assert!(index.free_place(2).is_some_and(|place| place.way == 1));
+        }
+    }
+
+    #[test]
     fn a_search_compares_at_most_two_buckets_of_equal_hashes() {
         let mut index = HashIndex::new(1000);
         let accepted = (0..1000).filter(|entry| index.insert(7, *entry, |_| 7)).count();

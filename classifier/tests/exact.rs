@@ -162,7 +162,7 @@ impl Harness {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
     fn quotas_hold_and_nobody_evicts_anothers_live_entry(

@@ -257,6 +257,22 @@ fn ranking_brings_the_most_used_subtable_of_each_port_to_the_front() {
 }
 
 #[test]
+fn old_hits_fade() {
+    let mut cache = MegaflowCache::new(10, 10, secret());
+    let (old, new) = (prefix_match(1, 8, 1 << 24), prefix_match(1, 16, 1 << 16));
+    cache.insert(old, 0).unwrap();
+    cache.insert(new, 0).unwrap();
+    for _ in 0..1000 {
+        assert_eq!(cache.lookup(old.key()).unwrap().1, 1);
+    }
+    for _ in 0..12 {
+        cache.rank();
+        cache.lookup(new.key()).unwrap();
+    }
+    assert_eq!(cache.lookup(new.key()).unwrap().1, 1);
+}
+
+#[test]
 fn a_match_without_the_port_is_refused() {
     let mut cache = MegaflowCache::new(10, 10, secret());
     assert_eq!(cache.insert(FlowMatch::ANY, 1), Err((InsertError::InPortWild, 1)));

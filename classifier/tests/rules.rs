@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{blend, flow_match, mask, noise, packet};
+use common::{blend, mask, noise, packet};
 use proptest::prelude::*;
 use tollgate_classifier::{ExtraKey, ExtraMatch, RuleTable};
 use tollgate_packet::{FlowKey, FlowMask, FlowMatch};
@@ -36,23 +36,29 @@ enum Step {
     Retain(u16),
 }
 
-fn rule() -> impl Strategy<Value = Rule> {
+fn rule(masks: Vec<FlowMask>) -> impl Strategy<Value = Rule> {
     let extra = (0..3u64, prop::sample::select(&[0, 1, 3][..]));
-    (0..6u16, flow_match(), extra).prop_map(|(priority, matcher, (metadata, metadata_mask))| Rule {
+    let parts = (0..6u16, packet(), prop::sample::select(masks), extra);
+    parts.prop_map(|(priority, key, mask, (metadata, metadata_mask))| Rule {
         id: 0,
         priority,
-        matcher,
+        matcher: FlowMatch::new(&key, mask),
         extra: ExtraMatch { metadata: metadata & metadata_mask, metadata_mask },
     })
 }
 
-fn step() -> impl Strategy<Value = Step> {
-    prop_oneof![
-        12 => rule().prop_map(Step::Insert),
-        2 => any::<prop::sample::Index>().prop_map(Step::RemoveOld),
-        1 => rule().prop_map(Step::RemoveAny),
-        1 => (0..6u16).prop_map(Step::Retain),
-    ]
+/// Steps with rules of few masks, so that several rules share a subtable.
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    prop::collection::vec(mask(), 1..5).prop_flat_map(|masks| {
+        let rule = move || rule(masks.clone());
+        let step = prop_oneof![
+            12 => rule().prop_map(Step::Insert),
+            3 => any::<prop::sample::Index>().prop_map(Step::RemoveOld),
+            1 => rule().prop_map(Step::RemoveAny),
+            1 => (0..6u16).prop_map(Step::Retain),
+        ];
+        prop::collection::vec(step, 1..60)
+    })
 }
 
 /// Takes the steps on the table and on the list, comparing what each says on the way.
@@ -92,7 +98,7 @@ proptest! {
 
     #[test]
     fn lookup_finds_what_a_linear_search_finds(
-        steps in prop::collection::vec(step(), 1..60),
+        steps in steps(),
         packets in prop::collection::vec((packet(), 0..4u64), 30),
     ) {
         let (table, list) = run(&steps);
@@ -110,7 +116,7 @@ proptest! {
 
     #[test]
     fn bits_that_were_not_looked_at_do_not_matter(
-        steps in prop::collection::vec(step(), 1..40),
+        steps in steps(),
         key in packet(),
         metadata in 0..4u64,
         others in prop::collection::vec(packet(), 20),
@@ -129,7 +135,7 @@ proptest! {
 
     #[test]
     fn iteration_gives_every_rule_once_as_it_was_put_in(
-        steps in prop::collection::vec(step(), 1..40),
+        steps in steps(),
     ) {
         let (table, mut list) = run(&steps);
         let mut rules: Vec<_> = table
@@ -148,7 +154,7 @@ proptest! {
 
     #[test]
     fn looking_adds_to_the_mask_and_takes_nothing_away(
-        steps in prop::collection::vec(step(), 1..40),
+        steps in steps(),
         key in packet(),
         before in mask(),
     ) {
@@ -204,6 +210,12 @@ fn a_rule_of_another_port_kind_or_pipeline_costs_only_the_bits_that_tell_so() {
         let mut table = RuleTable::new();
         let extra = ExtraMatch { metadata: 7, metadata_mask: 0xff };
         table.insert(10, FlowMatch::new(&tcp_to(1, 9, 80), whole), extra, ());
+        // Rules that were there leave nothing behind.
+        let gone = [FlowMatch::new(packet, whole), FlowMatch::new(&tcp_to(2, 8, 80), whole)];
+        table.insert(10, gone[0], extra, ());
+        table.insert(20, gone[1], ExtraMatch { metadata: 8, ..extra }, ());
+        table.remove(10, &gone[0], &extra);
+        table.retain(|rule| rule.priority == 10);
         let mut looked_at = FlowMask::default();
         assert_eq!(table.lookup(packet, &ExtraKey { metadata }, &mut looked_at), None);
         looked_at

@@ -83,7 +83,7 @@ fn reassemble(frame: &Frame, header: &HeaderBuf) -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(3000))]
+    #![proptest_config(ProptestConfig::with_cases(1500))]
 
     #[test]
     fn an_edited_frame_parses_to_the_edited_key_and_has_right_checksums(
@@ -223,6 +223,26 @@ fn a_ttl_of_one_is_not_decremented() {
 fn a_udp_checksum_of_zero_stays() {
     let (bytes, result) = edited(&tagged_udp(), &[Edit::SetIpv4Dst([9; 4]), Edit::SetL4Dst(9)]);
     assert_eq!((result, &bytes[44..46]), (Ok(0), &[0, 0][..]));
+}
+
+#[test]
+fn addresses_stay_where_the_checksum_over_them_cannot_be_found() {
+    // TCP whose header is longer than the packet.
+    let mut ipv4 = vec![2; 12];
+    ipv4.extend([8, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    ipv4.extend([0, 80, 0, 81, 0, 0, 0, 0, 0, 0, 0, 0, 0x60, 0x12, 0, 0, 0, 0, 0, 0]);
+    let (bytes, result) = edited(&ipv4, &[Edit::SetIpv4Src([9; 4])]);
+    assert_eq!((&bytes, result), (&ipv4, Err(EditError::Malformed)));
+    // An extension header that is longer than the packet.
+    let mut ipv6 = vec![2; 12];
+    ipv6.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 16, 60, 64]);
+    ipv6.extend([1; 32]);
+    ipv6.extend([17, 9, 1, 4, 0, 0, 0, 0, 0, 53, 0, 54, 0, 8, 1, 1]);
+    let (bytes, result) = edited(&ipv6, &[Edit::SetIpv6Src([9; 16])]);
+    assert_eq!((&bytes, result), (&ipv6, Err(EditError::Malformed)));
+    // What needs no checksum is changed.
+    assert_eq!(edited(&ipv4, &[Edit::DecTtl]).1, Ok(0));
+    assert_eq!(edited(&ipv6, &[Edit::SetIpDscp(1)]).1, Ok(0));
 }
 
 #[test]

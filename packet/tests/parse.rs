@@ -111,7 +111,7 @@ fn is_part_of(part: &FlowKey, whole: &FlowKey) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
     fn a_well_formed_frame_has_the_key_it_was_made_for(frame in frame()) {
@@ -240,6 +240,37 @@ fn lying_lengths_leave_the_fields_behind_them_zero() {
     }
 }
 
+fn ipv6_udp() -> Vec<u8> {
+    let mut frame = vec![2; 12];
+    frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 16, 60, 64]);
+    frame.extend([1; 32]);
+    frame.extend([17, 0, 1, 4, 0, 0, 0, 0]);
+    frame.extend([0, 53, 0, 54, 0, 8, 1, 1]);
+    frame
+}
+
+/// CLS-05: the same for IPv6.
+#[test]
+fn lying_ipv6_lengths_leave_the_fields_behind_them_zero() {
+    let with = |offset: usize, value: u8| {
+        let mut frame = ipv6_udp();
+        frame[offset] = value;
+        parse_whole(&frame)
+    };
+    assert_eq!(with(18, 0).key.l4_dst, 54);
+    // Payload beyond the frame.
+    assert_eq!(with(19, 17).layout, Layout::default());
+    assert_eq!(with(19, 17).key.ip_src, [0; 16]);
+    // Payload that ends in the extension header; an extension header that ends beyond the payload.
+    for lie in [with(19, 7), with(55, 2), with(55, 255)] {
+        assert_eq!((lie.layout.l3_offset, lie.layout.l4_offset), (14, 0));
+        assert_eq!((lie.key.ip_proto, lie.key.l4_dst, lie.key.ip_ttl), (0, 0, 64));
+    }
+    // Payload that ends in the UDP header, with the rest of it as padding.
+    let lie = with(19, 15);
+    assert_eq!((lie.key.ip_proto, lie.key.l4_dst, lie.layout.l4_offset), (17, 0, 0));
+}
+
 /// CLS-05: a chain of extension headers costs a bounded walk and yields no protocol.
 #[test]
 fn long_extension_chains_are_given_up() {
@@ -282,6 +313,13 @@ fn an_802_3_frame_without_snap_has_no_ethertype() {
     frame.extend([0, 40, 0x42, 0x42, 3, 0, 0, 0]);
     frame.extend([0; 40]);
     assert_eq!(parse_whole(&frame).key.eth_type, ETH_TYPE_NONE);
+    // SNAP, with the OUI of Ethernet (RFC 1042), another OUI, and a protocol that is a length.
+    let snap = |oui: u8, protocol: u8| {
+        let mut frame = frame.clone();
+        frame[14..22].copy_from_slice(&[0xaa, 0xaa, 3, 0, 0, oui, protocol, 0]);
+        parse_whole(&frame).key.eth_type
+    };
+    assert_eq!([snap(0, 8), snap(0xf8, 8), snap(0, 5)], [0x0800, ETH_TYPE_NONE, ETH_TYPE_NONE]);
 }
 
 #[test]
