@@ -10,7 +10,6 @@ use proving_ground::Switch;
 use proving_ground::process::eventually;
 use proving_ground::switch::Options;
 use serde_json::{Value, json};
-use tollgate_guest::generator::pin_to_core;
 use tollgate_guest::port::{Port, PortConfig};
 
 /// Far beyond anything but a hang.
@@ -28,9 +27,6 @@ pub(crate) struct Lab {
 impl Lab {
     pub(crate) fn new(names: &[&str]) -> anyhow::Result<Self> {
         let switch = Switch::start(Options::default())?;
-        // Guests and PMD would otherwise take turns on one core while the other is free; after the
-        // start, for a child inherits it. Where there is only one core it is shared.
-        let _ = pin_to_core(1);
         switch.add_bridge("br0")?;
         let mut lab = Self { switch, ports: BTreeMap::new() };
         for name in names {

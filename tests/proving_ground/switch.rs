@@ -30,9 +30,9 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// One PMD on core 0, the rest by the daemon's own defaults.
+    /// One PMD on core 0 that others do not push aside, the rest by the daemon's own defaults.
     fn default() -> Self {
-        Self { config: "[pmd]\ncores = [0]\n".to_owned(), nice: None }
+        Self { config: "[pmd]\ncores = [0]\n".to_owned(), nice: Some(-20) }
     }
 }
 
@@ -168,6 +168,8 @@ fn launch(run_dir: &Path, options: &Options) -> anyhow::Result<Supervised> {
     fs::write(&config, &options.config)?;
     let mut command = binaries::command_at_nice("switchd", options.nice)?;
     command.arg("--run-dir").arg(run_dir).arg("--config").arg(&config);
+    // Its own grace is for a machine that is not busy with compiling.
+    command.args(["--shutdown-timeout-ms", "4000"]);
     let mut process = Supervised::spawn("switchd", &mut command, &run_dir.join("switchd.log"))?;
     process.wait_until("answer on rpc.sock", START_LIMIT, |_| {
         Client::connect(&run_dir.join("rpc.sock")).ok()?.call("version", json!({})).ok()

@@ -1,13 +1,16 @@
 //! `cargo xtask test`: what must hold before a change lands.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, ensure};
 use proving_ground::binaries;
-use proving_ground::skip::{Missing, skip};
+use proving_ground::skip::{Missing, SKIP_LIST, skip};
+use tempfile::NamedTempFile;
 
 /// Lints of the crates that a build without libdpdk leaves out.
 const DPDK_LINTS: [&str; 9] = [
@@ -65,8 +68,24 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if dpdk.is_ok() {
         runner.args(["--workspace", "--features", "tollgate-nic/dpdk"]);
     }
+    let skipped = NamedTempFile::new()?;
     runner.args(&arguments.runner).env("TOLLGATE_BIN_DIR", programs);
-    step("tests", &mut runner)
+    runner.env(SKIP_LIST, skipped.path());
+    let outcome = step("tests", &mut runner);
+    print_skips(skipped.path())?;
+    outcome
+}
+
+/// The reasons for which tests were skipped, and how many each.
+fn print_skips(list: &Path) -> anyhow::Result<()> {
+    let mut reasons = BTreeMap::new();
+    for line in fs::read_to_string(list)?.lines() {
+        *reasons.entry(line.to_owned()).or_insert(0) += 1;
+    }
+    for (reason, tests) in reasons {
+        println!("{reason} ({tests} tests)");
+    }
+    Ok(())
 }
 
 /// Whether what the `dpdk` feature binds is installed.

@@ -26,5 +26,6 @@ pub fn table_features() -> Vec<TableFeatures> {
         set_fields: &fields(compile::can_set),
         metadata: u64::MAX,
     };
-    (0..TABLES).map(|table| features.table(table, &format!("table{table}"))).collect()
+    // Without names, as in OVS: with one, ovs-ofctl writes it instead of the number.
+    (0..TABLES).map(|table| features.table(table, "")).collect()
 }

@@ -33,7 +33,8 @@ fetch)
   # The first pings resolve the address and wait for the other guest; they do not count.
   tries=0
   until ping -c 1 -W 1 "$2" >/dev/null 2>&1 || [ $tries -ge 120 ]; do tries=$((tries + 1)); done
-  echo "guest: ping $(ping -c "$3" -i 0.01 "$2" | grep 'packets transmitted')"
+  # Slowly: ping's socket holds a dozen replies, and a guest that is kept from running gets them in heaps.
+  echo "guest: ping $(ping -c "$3" -i 0.1 "$2" | grep 'packets transmitted')"
   # nc keeps the console as its input: at its end it would close its half, and busybox's nc on the
   # other side takes that for the end of everything.
   tries=0
