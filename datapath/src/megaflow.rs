@@ -53,9 +53,10 @@ pub struct MegaflowStats {
 }
 
 impl MegaflowStats {
-    /// Counts packets. Single writer: a plain load and store, cheaper than an atomic add.
+    /// Counts packets, for the PMD (or its stand-in) that holds the megaflow. Single writer: a
+    /// plain load and store, cheaper than an atomic add.
     #[inline]
-    pub(crate) fn add(&self, packets: u64, bytes: u64, now_tsc: u64) {
+    pub fn add(&self, packets: u64, bytes: u64, now_tsc: u64) {
         single_writer_add(&self.packets, packets);
         single_writer_add(&self.bytes, bytes);
         self.last_used_tsc.store(now_tsc, Ordering::Relaxed);
