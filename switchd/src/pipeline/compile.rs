@@ -1,11 +1,12 @@
 //! From OpenFlow's instructions to a [`Program`]: what is not supported is refused here, with the
 //! error that the specification has for it.
 
-use tollgate_openflow::field::OFPVID_PRESENT;
+use tollgate_openflow::field::Prerequisite;
 use tollgate_openflow::flow_mod::check_consistency;
 use tollgate_openflow::port::{OFPP_ALL, OFPP_FLOOD, OFPP_IN_PORT, OFPP_NORMAL};
 use tollgate_openflow::{Action, ErrorCode, Field, Instructions, Match, OxmField};
 use tollgate_packet::edit::Edit;
+use tollgate_packet::limits::MAX_VLAN_TAGS;
 
 use super::error::FlowError;
 use super::limits::TABLES;
@@ -23,6 +24,7 @@ pub(super) fn compile(
         return Err(FlowError::new(ErrorCode::OFPBIC_UNSUP_INST, "meters are not supported"));
     }
     check_consistency(table, matcher, instructions)?;
+    check_tags(matcher, instructions)?;
     let goto_table = instructions.goto_table();
     if goto_table.is_some_and(|next| next >= TABLES) {
         return Err(FlowError::new(ErrorCode::OFPBIC_BAD_TABLE_ID, "there is no such table"));
@@ -34,6 +36,22 @@ pub(super) fn compile(
         metadata: instructions.write_metadata(),
         goto_table,
     })
+}
+
+/// Refuses lists that would give every packet of the match more tags than it can carry.
+fn check_tags(matcher: &Match, instructions: &Instructions) -> Result<(), FlowError> {
+    let mut tags = usize::from(Prerequisite::Vlan.satisfied_by(matcher));
+    for action in instructions.apply_actions().iter().chain(instructions.write_actions()) {
+        match action {
+            Action::PopVlan => tags = tags.saturating_sub(1),
+            Action::PushVlan(_) => tags += 1,
+            _ => {}
+        }
+        if tags > MAX_VLAN_TAGS {
+            return Err(FlowError::new(ErrorCode::OFPBAC_BAD_TAG, "too many VLAN tags"));
+        }
+    }
+    Ok(())
 }
 
 fn steps(actions: &[Action]) -> Result<Box<[Step]>, FlowError> {
@@ -75,24 +93,13 @@ pub(super) fn can_set(field: Field) -> bool {
     set_field(&OxmField::exact(field, field.full_mask())).is_ok()
 }
 
+/// [`Action`] holds whole values only, and a VLAN id only with its present bit.
 fn set_field(field: &OxmField) -> Result<Edit, FlowError> {
     let value = field.value();
     let ipv4 = (value as u32).to_be_bytes();
-    if !field.is_exact() {
-        return Err(FlowError::new(
-            ErrorCode::OFPBAC_BAD_SET_ARGUMENT,
-            "set_field takes a whole value",
-        ));
-    }
     Ok(match field.field() {
         Field::EthSrc => Edit::SetEthSrc(mac(value)),
         Field::EthDst => Edit::SetEthDst(mac(value)),
-        Field::VlanVid if value & u128::from(OFPVID_PRESENT) == 0 => {
-            return Err(FlowError::new(
-                ErrorCode::OFPBAC_BAD_SET_ARGUMENT,
-                "a VLAN id is set with OFPVID_PRESENT (4096 more than the id); a tag is removed by pop_vlan",
-            ));
-        }
         Field::VlanVid => Edit::SetVlanVid(value as u16 & 0x0fff),
         Field::VlanPcp => Edit::SetVlanPcp(value as u8),
         Field::Ipv4Src => Edit::SetIpv4Src(ipv4),

@@ -24,6 +24,8 @@ mod shadow;
 mod slowpath;
 mod stats;
 mod tables;
+#[cfg(test)]
+mod tests;
 mod tracker;
 mod walk;
 

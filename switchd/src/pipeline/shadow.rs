@@ -367,6 +367,12 @@ impl Shadow {
         }
     }
 
+    /// Entries of any kind.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.by_address.len()
+    }
+
     /// Entries that no cache holds.
     pub(super) fn uncached_len(&self) -> usize {
         self.uncached.len()

@@ -1,0 +1,12 @@
+//! The pipeline against oracles, with a stand-in for the PMDs.
+
+mod counters;
+mod equivalence;
+mod flow_mods;
+mod frames;
+mod ovs;
+mod rules;
+mod sim;
+mod staleness;
+mod stations;
+mod vlans;

@@ -1,0 +1,245 @@
+//! A switch without polling threads: frames go in, frames come out, decisions are cached and
+//! counted as a PMD would.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tollgate_datapath::{Megaflow, Op, Verdict};
+use tollgate_openflow::FlowMod;
+use tollgate_openflow::multipart::{FlowStats, FlowStatsRequest};
+use tollgate_openflow::text::{self, PortNames};
+use tollgate_packet::edit::apply;
+use tollgate_packet::parse::parse;
+use tollgate_packet::{FlowKey, FlowMatch, HeaderBuf, PortIndex};
+use tollgate_policy::TenantIndex;
+
+use crate::pipeline::bridge::{BridgeId, PortInfo};
+use crate::pipeline::clock::Clock;
+use crate::pipeline::core::{Caches, Core};
+use crate::pipeline::walk::{Walk, walk};
+
+/// Cycles per millisecond of the simulated counter.
+const CYCLES_PER_MS: u64 = 1000;
+/// Datapath numbers differ from OpenFlow numbers, so that mixing them up shows.
+const INDEX_OFFSET: u16 = 10;
+
+/// No port is reached.
+pub(super) const NOWHERE: [u32; 0] = [];
+
+pub(super) fn index_of(ofport: u32) -> PortIndex {
+    PortIndex(ofport as u16 + INDEX_OFFSET)
+}
+
+/// A frame that left, and the OpenFlow number of the port by which it did.
+pub(super) type Sent = (u32, Vec<u8>);
+
+/// What a PMD caches.
+#[derive(Debug, Default)]
+pub(super) struct FakePmd(Mutex<FakeCache>);
+
+#[derive(Debug, Default)]
+struct FakeCache {
+    min_generation: u64,
+    megaflows: HashMap<FlowMatch, Arc<Megaflow>>,
+    homeward: Vec<Arc<Megaflow>>,
+}
+
+impl Caches for FakePmd {
+    fn tables_changed(&self, generation: u64, stale: &[Arc<Megaflow>]) {
+        let mut cache = self.0.lock().unwrap();
+        cache.min_generation = cache.min_generation.max(generation);
+        for megaflow in stale {
+            let removed = cache.megaflows.remove(&megaflow.matcher);
+            cache.homeward.extend(removed);
+        }
+    }
+}
+
+impl FakePmd {
+    pub(super) fn megaflows(&self) -> Vec<Arc<Megaflow>> {
+        self.0.lock().unwrap().megaflows.values().cloned().collect()
+    }
+
+    fn lookup(&self, key: &FlowKey) -> Option<Arc<Megaflow>> {
+        let cache = self.0.lock().unwrap();
+        let mut matching = cache.megaflows.values().filter(|m| m.matcher.matches(key));
+        matching.next().cloned()
+    }
+
+    pub(super) fn install(&self, megaflow: Arc<Megaflow>) {
+        let mut cache = self.0.lock().unwrap();
+        let refused = megaflow.generation < cache.min_generation
+            || cache.megaflows.contains_key(&megaflow.matcher);
+        if refused {
+            cache.homeward.push(megaflow);
+        } else {
+            cache.megaflows.insert(megaflow.matcher, megaflow);
+        }
+    }
+
+    /// Evicts some megaflows, as a full cache would.
+    pub(super) fn evict(&self, count: usize) {
+        let mut cache = self.0.lock().unwrap();
+        let victims: Vec<_> = cache.megaflows.keys().take(count).copied().collect();
+        for victim in victims {
+            let removed = cache.megaflows.remove(&victim);
+            cache.homeward.extend(removed);
+        }
+    }
+}
+
+/// The switch.
+pub(super) struct Sim {
+    pub(super) core: Core,
+    pub(super) pmd: Arc<FakePmd>,
+    pub(super) bridge: BridgeId,
+    now_tsc: Arc<AtomicU64>,
+    pub(super) walks: usize,
+}
+
+struct Numbers;
+
+impl PortNames for Numbers {
+    fn number(&self, name: &str) -> Option<u32> {
+        name.strip_prefix('p')?.parse().ok()
+    }
+
+    fn name(&self, _number: u32) -> Option<&str> {
+        None
+    }
+}
+
+/// A flow-mod in ovs-ofctl's words.
+pub(super) fn parsed(command: tollgate_openflow::FlowCommand, flow: &str) -> FlowMod {
+    text::parse_flow(flow, command, &Numbers).unwrap()
+}
+
+impl Sim {
+    /// A bridge with ports 1 to `ports`; each is its own tenant.
+    pub(super) fn new(ports: u32) -> Self {
+        let now_tsc = Arc::new(AtomicU64::new(1));
+        let counter = Arc::clone(&now_tsc);
+        let clock = Clock::new(CYCLES_PER_MS * 1000, move || counter.load(Ordering::Relaxed));
+        let pmd = Arc::new(FakePmd::default());
+        let core = Core::new(Arc::clone(&pmd) as Arc<dyn Caches>, clock, usize::MAX);
+        let bridge = core.bridge_add("br0").unwrap();
+        let sim = Self { core, pmd, bridge, now_tsc, walks: 0 };
+        (1..=ports).for_each(|ofport| sim.attach(ofport));
+        sim
+    }
+
+    pub(super) fn attach(&self, ofport: u32) {
+        let port = PortInfo {
+            name: format!("p{ofport}"),
+            ofport,
+            index: index_of(ofport),
+            tenant: TenantIndex(ofport as u16),
+        };
+        self.core.port_attach(self.bridge, port).unwrap();
+        self.core.tell_pmds();
+    }
+
+    pub(super) fn detach(&self, ofport: u32) {
+        self.core.port_detach(index_of(ofport)).unwrap();
+        self.core.tell_pmds();
+    }
+
+    pub(super) fn advance_ms(&self, ms: u64) {
+        self.now_tsc.fetch_add(ms * CYCLES_PER_MS, Ordering::Relaxed);
+    }
+
+    /// Carries out a flow-mod and waits for the PMD.
+    pub(super) fn flow_mod(&self, flow_mod: &FlowMod) {
+        self.core.flow_mod(self.bridge, flow_mod).unwrap();
+        self.core.tell_pmds();
+    }
+
+    /// Adds a flow in ovs-ofctl's words.
+    pub(super) fn add(&self, flow: &str) {
+        self.flow_mod(&parsed(tollgate_openflow::FlowCommand::Add, flow));
+    }
+
+    pub(super) fn sweep(&self) {
+        self.take_home();
+        self.core.sweep();
+        self.core.tell_pmds();
+        self.take_home();
+    }
+
+    /// Gives back what the PMD has evicted.
+    pub(super) fn take_home(&self) {
+        let homeward = std::mem::take(&mut self.pmd.0.lock().unwrap().homeward);
+        homeward.iter().for_each(|megaflow| self.core.evicted(megaflow));
+    }
+
+    /// The decision for a packet now, without any cache.
+    pub(super) fn fresh_walk(&self, ofport: u32, key: &FlowKey) -> Walk {
+        let state = self.core.read();
+        let bridge = state.bridge(self.bridge).unwrap();
+        let fdb = bridge.fdb();
+        walk(bridge, &fdb, bridge.port(ofport).unwrap(), key)
+    }
+
+    /// Sends a frame into a port and gives what comes out.
+    pub(super) fn send(&mut self, ofport: u32, frame: &[u8]) -> Vec<Sent> {
+        let key = key_of(ofport, frame);
+        let now_tsc = self.now_tsc.load(Ordering::Relaxed);
+        let count = |megaflow: &Megaflow| megaflow.stats.add(1, frame.len() as u64, now_tsc);
+        if let Some(megaflow) = self.pmd.lookup(&key) {
+            count(&megaflow);
+            return run(&megaflow.ops, frame, index_of(ofport));
+        }
+        self.walks += 1;
+        let answer = self.core.answer(index_of(ofport), &key);
+        let Verdict { megaflow, install } = answer.verdict;
+        count(&megaflow);
+        let sent = run(&megaflow.ops, frame, index_of(ofport));
+        if install {
+            self.pmd.install(megaflow);
+        }
+        if answer.stale {
+            self.core.tell_pmds();
+        }
+        sent
+    }
+
+    /// As [`send`](Self::send), but only where to.
+    pub(super) fn ports_reached(&mut self, ofport: u32, frame: &[u8]) -> Vec<u32> {
+        self.send(ofport, frame).into_iter().map(|(ofport, _)| ofport).collect()
+    }
+
+    pub(super) fn flows(&self) -> Vec<FlowStats> {
+        self.core.flow_stats(self.bridge, &FlowStatsRequest::default()).unwrap()
+    }
+}
+
+/// The key under which a frame is looked up.
+pub(super) fn key_of(ofport: u32, frame: &[u8]) -> FlowKey {
+    let header = HeaderBuf::from_frame(frame);
+    parse(header.bytes(), frame.len() as u32, index_of(ofport)).key
+}
+
+/// Runs an action list on a frame, as the PMD does.
+pub(super) fn run(ops: &[Op], frame: &[u8], ingress: PortIndex) -> Vec<Sent> {
+    let mut header = HeaderBuf::from_frame(frame);
+    let payload = frame.get(header.len()..).unwrap_or_default();
+    let parsed = parse(header.bytes(), frame.len() as u32, ingress);
+    let mut layout = parsed.layout;
+    let mut sent = Vec::new();
+    for op in ops {
+        match op {
+            Op::Output(port) => {
+                let bytes = [header.bytes(), payload].concat();
+                sent.push((u32::from(port.0 - INDEX_OFFSET), bytes));
+            }
+            Op::Edit(edit) => {
+                if apply(edit, &mut header, &mut layout, &parsed.key).is_err() {
+                    break;
+                }
+            }
+            Op::Burn(_) => unreachable!("no rule compiles to it"),
+        }
+    }
+    sent
+}

@@ -1,0 +1,191 @@
+//! After any change, every decision that is still cached is what a fresh walk decides.
+
+use proptest::prelude::*;
+use tollgate_openflow::{FlowCommand, Match};
+use tollgate_packet::FlowKey;
+
+use super::frames::{Frame, any_frame};
+use super::rules::{PORTS, Place, Wishes, any_place, any_wishes};
+use super::sim::{Sim, index_of, key_of};
+use crate::pipeline::limits::{FDB_AGEING_MS, MEGAFLOW_IDLE_MS};
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// A packet of the pool enters.
+    Send(prop::sample::Index),
+    /// A command about a place of the pool.
+    Change(FlowCommand, prop::sample::Index, Wishes),
+    /// The only port that comes and goes is the last.
+    AttachOrDetach,
+    Sweep(u64),
+    Evict(usize),
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let command = prop_oneof![
+        6 => Just(FlowCommand::Add),
+        1 => Just(FlowCommand::Modify),
+        1 => Just(FlowCommand::ModifyStrict),
+        1 => Just(FlowCommand::Delete),
+        2 => Just(FlowCommand::DeleteStrict),
+    ];
+    let index = any::<prop::sample::Index>;
+    prop_oneof![
+        12 => index().prop_map(Step::Send),
+        6 => (command, index(), any_wishes()).prop_map(|(c, at, w)| Step::Change(c, at, w)),
+        1 => Just(Step::AttachOrDetach),
+        1 => prop_oneof![Just(500), Just(MEGAFLOW_IDLE_MS), Just(FDB_AGEING_MS)].prop_map(Step::Sweep),
+        1 => (1..4_usize).prop_map(Step::Evict),
+    ]
+}
+
+struct World {
+    sim: Sim,
+    last_port_attached: bool,
+    /// Every packet that was sent.
+    seen: Vec<(u32, FlowKey)>,
+}
+
+impl World {
+    fn take(&mut self, step: &Step, frames: &[(u32, Frame)], places: &[Place]) {
+        match step {
+            Step::Send(at) => {
+                let (ofport, frame) = at.get(frames);
+                if *ofport < PORTS || self.last_port_attached {
+                    let bytes = frame.build();
+                    self.seen.push((*ofport, key_of(*ofport, &bytes)));
+                    self.sim.send(*ofport, &bytes);
+                }
+            }
+            Step::Change(command, at, wishes) => {
+                // Every place has a priority of its own: between equals OpenFlow leaves it open.
+                let priority = at.index(places.len()) as u16 + 1;
+                let flow_mod = at.get(places).flow_mod(*command, priority, wishes);
+                self.sim.flow_mod(&flow_mod);
+            }
+            Step::AttachOrDetach => {
+                if self.last_port_attached {
+                    self.sim.detach(PORTS);
+                } else {
+                    self.sim.attach(PORTS);
+                }
+                self.last_port_attached = !self.last_port_attached;
+            }
+            Step::Sweep(ms) => {
+                self.sim.advance_ms(*ms);
+                self.sim.sweep();
+            }
+            Step::Evict(count) => {
+                self.sim.pmd.evict(*count);
+                self.sim.take_home();
+            }
+        }
+    }
+
+    fn check(&self) -> Result<(), TestCaseError> {
+        for megaflow in self.sim.pmd.megaflows() {
+            for (ofport, key) in &self.seen {
+                if !megaflow.matcher.matches(key) {
+                    continue;
+                }
+                let gone = *ofport == PORTS && !self.last_port_attached;
+                prop_assert!(!gone, "a decision of a port that is gone is still cached");
+                let fresh = self.sim.fresh_walk(*ofport, key);
+                prop_assert_eq!(&*fresh.ops, &*megaflow.ops);
+                prop_assert_eq!(fresh.drop_reason, megaflow.drop_reason);
+                prop_assert_eq!(u32::from(index_of(*ofport).0), key.in_port);
+            }
+        }
+        Ok(())
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_stays_cached_is_what_a_fresh_walk_decides(
+        places in prop::collection::vec(any_place(), 4..16),
+        frames in prop::collection::vec((1..=PORTS, any_frame()), 2..10),
+        steps in prop::collection::vec(any_step(), 5..60),
+    ) {
+        let mut world = World { sim: Sim::new(PORTS), last_port_attached: true, seen: Vec::new() };
+        for step in &steps {
+            world.take(step, &frames, &places);
+            world.check()?;
+        }
+    }
+}
+
+/// What a change does not concern stays cached.
+#[test]
+fn a_change_drops_only_what_it_concerns() {
+    let mut sim = Sim::new(3);
+    sim.add("priority=10,in_port=1,actions=output:3");
+    sim.add("priority=10,in_port=2,actions=output:3");
+    sim.send(1, &Frame::udp(0, 1).build());
+    sim.send(2, &Frame::udp(1, 0).build());
+    assert_eq!(sim.pmd.megaflows().len(), 2);
+    // Lower priority than what was found: nothing changes for anybody.
+    sim.add("priority=5,actions=drop");
+    assert_eq!(sim.pmd.megaflows().len(), 2);
+    // Another port's packets, and a match that the cached packets cannot have.
+    sim.add("priority=20,in_port=1,actions=output:2");
+    sim.add("priority=20,in_port=3,actions=output:2");
+    let left: Vec<_> = sim.pmd.megaflows().iter().map(|m| m.matcher.key().in_port).collect();
+    assert_eq!(left, [u32::from(index_of(2).0)]);
+    assert_eq!(sim.ports_reached(1, &Frame::udp(0, 1).build()), [2]);
+}
+
+/// Later tables are asked about the packet as they saw it, not as it came.
+#[test]
+fn a_change_in_a_later_table_is_held_against_the_packet_as_edited() {
+    let mut sim = Sim::new(3);
+    sim.add("priority=10,ip,actions=set_field:10.9.9.9->ip_dst,write_metadata:0x5,goto_table:1");
+    sim.add("table=1,priority=1,actions=output:2");
+    let frame = Frame::udp(0, 1).build();
+    let goes_to = |sim: &mut Sim| sim.ports_reached(1, &frame);
+    let cached = |sim: &Sim| sim.pmd.megaflows().len();
+    assert_eq!(goes_to(&mut sim), [2]);
+    // What the packet was when it came, and other metadata: no concern of this decision.
+    sim.add("table=1,priority=5,ip,nw_dst=10.0.0.1,actions=drop");
+    sim.add("table=1,priority=5,metadata=0x4,actions=drop");
+    sim.add("table=2,priority=5,actions=drop");
+    assert_eq!(cached(&sim), 1);
+    assert_eq!(goes_to(&mut sim), [2]);
+    sim.add("table=1,priority=6,ip,nw_dst=10.9.9.9,actions=output:3");
+    assert_eq!(cached(&sim), 0);
+    assert_eq!(goes_to(&mut sim), [3]);
+    sim.add("table=1,priority=7,metadata=0x1/0x3,actions=output:2,output:3");
+    assert_eq!(goes_to(&mut sim), [2, 3]);
+}
+
+/// A decision that was made before a change and arrives after it is not cached.
+#[test]
+fn a_walk_under_older_tables_never_lands() {
+    let sim = Sim::new(2);
+    sim.add("priority=10,actions=output:2");
+    let frame = Frame::udp(0, 1).build();
+    let answer = sim.core.answer(index_of(1), &key_of(1, &frame));
+    sim.add("priority=20,actions=drop");
+    assert!(answer.entry.is_some_and(|entry| sim.core.repeat(entry).is_none()));
+    sim.pmd.install(answer.verdict.megaflow);
+    assert!(sim.pmd.megaflows().is_empty());
+}
+
+/// Followers get the leader's answer while nothing has changed.
+#[test]
+fn a_follower_repeats_the_answer_of_its_leader() {
+    let sim = Sim::new(2);
+    sim.add("priority=10,actions=output:2");
+    let frame = Frame::udp(0, 1).build();
+    let answer = sim.core.answer(index_of(1), &key_of(1, &frame));
+    let repeated = sim.core.repeat(answer.entry.unwrap()).unwrap();
+    assert!(std::sync::Arc::ptr_eq(&repeated.megaflow, &answer.verdict.megaflow));
+    assert!(!repeated.install);
+    sim.flow_mod(&tollgate_openflow::FlowMod {
+        matcher: Match::any(),
+        ..tollgate_openflow::FlowMod::new(FlowCommand::Delete)
+    });
+    assert!(sim.core.repeat(answer.entry.unwrap()).is_none());
+}
