@@ -63,15 +63,40 @@ impl FromStr for Vary {
 pub struct Flows {
     base: FlowFields,
     count: u64,
-    vary: Vary,
+    /// ceil(2^64 / count), for a remainder without division (Lemire, Kaser and Kurz, "Faster
+    /// remainder by direct computation", 2019): exact for 32-bit operands.
+    inverse: u64,
     random: bool,
     seed: u64,
+    /// Several fields vary, by hashed bits.
+    hashed: bool,
+    /// Which bits of each field vary: all or none of one that counts up, 16 or none of hashed ones.
+    masks: FlowMasks,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct FlowMasks {
+    sip: u32,
+    dip: u32,
+    sport: u16,
+    dport: u16,
 }
 
 impl Flows {
-    /// `count` flows (at least 1) around `base`, visited in turn or, when `random`, at random.
+    /// `count` flows (1 to 2^32) around `base`, visited in turn or, when `random`, at random.
     pub fn new(base: FlowFields, count: u64, vary: Vary, random: bool, seed: u64) -> Self {
-        Self { base, count: count.max(1), vary, random, seed }
+        let count = count.clamp(1, 1 << 32);
+        let hashed = vary.count() > 1;
+        let varies = count > 1;
+        let ip = if hashed { 0xffff } else { u32::MAX };
+        let masks = FlowMasks {
+            sip: if vary.sip && varies { ip } else { 0 },
+            dip: if vary.dip && varies { ip } else { 0 },
+            sport: if vary.sport && varies { u16::MAX } else { 0 },
+            dport: if vary.dport && varies { u16::MAX } else { 0 },
+        };
+        let inverse = (u64::MAX / count).wrapping_add(1);
+        Self { base, count, inverse, random, seed, hashed, masks }
     }
 
     /// How many there are.
@@ -82,43 +107,37 @@ impl Flows {
     /// The flow of frame `seq`.
     #[inline]
     pub fn flow_of(&self, seq: u32) -> u64 {
-        if self.count == 1 {
-            0
-        } else if self.random {
-            let spread = u128::from(mix(u64::from(seq) ^ self.seed)) * u128::from(self.count);
-            (spread >> 64) as u64
+        let part = if self.random {
+            mix(u64::from(seq) ^ self.seed)
         } else {
-            u64::from(seq) % self.count
-        }
+            // The fraction seq / count, without its whole part.
+            self.inverse.wrapping_mul(u64::from(seq))
+        };
+        ((u128::from(part) * u128::from(self.count)) >> 64) as u64
     }
 
     /// A flow's fields. With one varying field it counts up from the base; with several, each gets
     /// 16 hashed bits.
     #[inline]
     pub fn fields(&self, flow: u64) -> FlowFields {
-        let mut fields = self.base;
-        if self.count == 1 {
-            return fields;
-        }
-        if self.vary.count() == 1 {
-            let add = |ip: Ipv4Addr| Ipv4Addr::from(u32::from(ip).wrapping_add(flow as u32));
-            let vary = self.vary;
-            fields.sip = if vary.sip { add(fields.sip) } else { fields.sip };
-            fields.dip = if vary.dip { add(fields.dip) } else { fields.dip };
-            fields.sport = fields.sport.wrapping_add(if vary.sport { flow as u16 } else { 0 });
-            fields.dport = fields.dport.wrapping_add(if vary.dport { flow as u16 } else { 0 });
-            return fields;
-        }
-        let bits = mix(flow.wrapping_add(1));
-        let low = |ip: Ipv4Addr, bits: u64| {
-            Ipv4Addr::from(u32::from(ip) & 0xffff_0000 | (bits & 0xffff) as u32)
+        let (base, masks) = (&self.base, &self.masks);
+        let ip = |ip: Ipv4Addr, mask: u32, bits: u64| {
+            let ip = u32::from(ip);
+            let bits = bits as u32 & mask;
+            Ipv4Addr::from(if self.hashed { ip & !mask | bits } else { ip.wrapping_add(bits) })
         };
-        let vary = self.vary;
-        fields.sip = if vary.sip { low(fields.sip, bits) } else { fields.sip };
-        fields.dip = if vary.dip { low(fields.dip, bits >> 16) } else { fields.dip };
-        fields.sport = if vary.sport { (bits >> 32) as u16 } else { fields.sport };
-        fields.dport = if vary.dport { (bits >> 48) as u16 } else { fields.dport };
-        fields
+        let port = |port: u16, mask: u16, bits: u64| {
+            let bits = bits as u16 & mask;
+            if self.hashed { port & !mask | bits } else { port.wrapping_add(bits) }
+        };
+        let bits = if self.hashed { mix(flow.wrapping_add(1)) } else { flow };
+        let next = |shift: u32| if self.hashed { bits >> shift } else { bits };
+        FlowFields {
+            sip: ip(base.sip, masks.sip, bits),
+            dip: ip(base.dip, masks.dip, next(16)),
+            sport: port(base.sport, masks.sport, next(32)),
+            dport: port(base.dport, masks.dport, next(48)),
+        }
     }
 }
 
@@ -162,6 +181,17 @@ mod tests {
             }
         }
         assert!("sip+tos".parse::<Vary>().is_err());
+    }
+
+    #[test]
+    fn the_remainder_without_division_is_the_remainder() {
+        for count in [1, 2, 3, 7, 1000, 4096, 65_537, 1 << 31, (1 << 32) - 1, 1 << 32] {
+            let flows = Flows::new(BASE, count, Vary::SPORT, false, 0);
+            let edges = [0, 1, count as u32, (count as u32).wrapping_sub(1), u32::MAX, 1 << 31];
+            for seq in edges.into_iter().chain((0..100_000).map(|i: u32| i.wrapping_mul(42_949))) {
+                assert_eq!(flows.flow_of(seq), u64::from(seq) % count, "{seq} % {count}");
+            }
+        }
     }
 
     #[test]

@@ -379,24 +379,31 @@ fn set_udp_checksum(frame: &mut [u8], l3: usize) {
     put(frame, l3 + UDP_CHECKSUM, &checksum.to_be_bytes());
 }
 
+/// The pattern, eight bytes at a time.
 fn pattern_words(seed: u64) -> impl Iterator<Item = [u8; 8]> {
     let start = mix(seed ^ 0x546f_6c6c_6761_7465);
-    (0u64..)
-        .map(move |index| start.wrapping_add(index).wrapping_mul(0x9e37_79b9_7f4a_7c15))
-        .map(u64::to_le_bytes)
+    let word = move |index| start.wrapping_add(index).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (0u64..).map(move |index| word(index).to_le_bytes())
 }
 
 fn fill_pattern(payload: &mut [u8], seed: u64) {
-    for (chunk, pattern) in payload.chunks_mut(8).zip(pattern_words(seed)) {
-        if let Some(pattern) = pattern.get(..chunk.len()) {
-            chunk.copy_from_slice(pattern);
-        }
+    let mut pattern = pattern_words(seed);
+    let (words, rest) = payload.as_chunks_mut::<8>();
+    for (word, expected) in words.iter_mut().zip(pattern.by_ref()) {
+        *word = expected;
+    }
+    for (byte, expected) in rest.iter_mut().zip(pattern.next().unwrap_or_default()) {
+        *byte = expected;
     }
 }
 
 fn holds_pattern(payload: &[u8], seed: u64) -> bool {
-    payload
-        .chunks(8)
-        .zip(pattern_words(seed))
-        .all(|(chunk, pattern)| pattern.get(..chunk.len()) == Some(chunk))
+    let mut pattern = pattern_words(seed);
+    let (words, rest) = payload.as_chunks::<8>();
+    // No early end: frames that differ are rare, and a loop without exits is quicker.
+    let differ = words.iter().zip(pattern.by_ref()).fold(0, |differ, (word, expected)| {
+        differ | (u64::from_le_bytes(*word) ^ u64::from_le_bytes(expected))
+    });
+    let last = pattern.next().unwrap_or_default();
+    differ == 0 && rest.iter().zip(last).all(|(byte, expected)| *byte == expected)
 }

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use tollgate_accel::tsc::{self, TscNotInvariant};
 
-use crate::exchange::{Exchange, PortSeen};
+use crate::exchange::{Exchange, LoopAccount, PortSeen};
 use crate::frame::{self, PHASES};
 use crate::histogram::Times;
 use crate::limits::{INTERVAL_HISTOGRAMS_MAX, INTERVALS_MAX, PAIRS_MAX};
 use crate::pair::PairConfig;
 use crate::port::{OpenPort, Port, PortConfig, PortError};
 use crate::queue::QueueCounters;
-use crate::report::{PortReport, Report};
+use crate::report::{LoopReport, PortReport, Report};
 use crate::traffic::{Identity, IntervalCounts, Traffic, Window};
 use crate::virtio::Names;
 use crate::wait::Waiter;
@@ -60,7 +60,7 @@ pub struct Phase {
     pub warmup: Duration,
     /// Measured time.
     pub duration: Duration,
-    /// How long to wait afterwards for frames under way; it ends when all have arrived.
+    /// Afterwards, frames under way are waited for until all have arrived or none has for so long.
     pub drain: Duration,
     /// Length of the intervals that are reported one by one.
     pub interval: Duration,
@@ -216,14 +216,16 @@ impl Generator {
             waiter: self.waiter.as_ref(),
             stop: &self.shared.stop,
             scratch: &mut self.scratch,
-            loop_times: Times::new(),
+            account: LoopAccount::default(),
+            first_pair: 0,
         };
-        let (window, loop_times) = exchange.run(drain_cycles);
-        Ok(self.report(phase, window, loop_times, traffic))
+        let (window, account) = exchange.run(drain_cycles);
+        Ok(self.report(phase, window, account, traffic))
     }
 
     fn cycles(&self, duration: Duration) -> u64 {
-        (duration.as_secs_f64() * self.tsc_hz as f64) as u64
+        // Rounded up, so that n intervals are not less than n times as long a phase.
+        (duration.as_secs_f64() * self.tsc_hz as f64).ceil() as u64
     }
 
     fn window(&self, phase: &Phase, start: u64) -> Result<Window, GeneratorError> {
@@ -302,10 +304,11 @@ impl Generator {
         &mut self,
         phase: &Phase,
         window: Window,
-        mut loop_times: Times,
+        mut account: LoopAccount,
         traffic: Vec<Traffic>,
     ) -> Report {
-        let seconds = (window.end - window.start) as f64 / self.tsc_hz as f64;
+        let cycles = window.end - window.start;
+        let seconds = cycles as f64 / self.tsc_hz as f64;
         let ports = self.ports.iter().zip(&self.seen);
         Report {
             phase: phase.name.clone(),
@@ -314,7 +317,13 @@ impl Generator {
             tsc_hz: self.tsc_hz,
             start_tsc: window.start,
             interval_seconds: window.interval_cycles as f64 / self.tsc_hz as f64,
-            loop_us: loop_times.summary(self.tsc_hz),
+            generator: LoopReport {
+                loop_us: account.rounds.summary(self.tsc_hz),
+                busy_percent: account.busy_cycles as f64 * 100.0 / cycles.max(1) as f64,
+                cycles_per_frame: account.busy_cycles as f64 / account.frames.max(1) as f64,
+                stalls: account.stalls,
+                stalled_ms: account.stalled_cycles as f64 * 1e3 / self.tsc_hz as f64,
+            },
             ports: ports.map(|(port, seen)| port_report(port, seen)).collect(),
             pairs: traffic.into_iter().map(|pair| pair.report(seconds)).collect(),
         }
@@ -334,6 +343,7 @@ fn port_report(port: &Port, seen: &PortSeen) -> PortReport {
         tx_frames: since(|c| c.frames, &tx, &seen.tx_before),
         rx_frames: since(|c| c.frames, &rx, &seen.rx_before),
         alien: seen.alien,
+        stale: seen.stale,
         malformed: since(|c| c.malformed, &rx, &seen.rx_before),
         kicks: since(|c| c.kicks, &rx, &seen.rx_before) + since(|c| c.kicks, &tx, &seen.tx_before),
         interrupts: seen.interrupts,

@@ -22,6 +22,7 @@ pub mod queue;
 mod racing;
 pub mod report;
 pub mod ring;
+mod schedule;
 pub mod session;
 mod traffic;
 pub mod virtio;

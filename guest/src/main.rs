@@ -46,7 +46,7 @@ struct Arguments {
     /// Unmeasured time before it
     #[arg(short, long, default_value = "1", value_parser = seconds)]
     warmup: Duration,
-    /// Time afterwards for frames under way
+    /// Afterwards, wait for frames under way until none has come for so long
     #[arg(long, default_value = "0.2", value_parser = seconds)]
     drain: Duration,
     /// Length of the intervals that are reported one by one

@@ -333,7 +333,7 @@ impl Block {
     /// Hints that the line at `offset` will be written; harmless for any offset.
     #[inline(always)]
     pub fn prefetch_write(&self, offset: usize) {
-        tollgate_accel::prefetch::prefetch_write(self.start.as_ptr().wrapping_add(offset));
+        racing::prefetch_write(self.start.as_ptr().wrapping_add(offset));
     }
 }
 

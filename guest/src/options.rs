@@ -69,7 +69,7 @@ Pair keys:
                        several get 16 hashed bits each
   order=seq|rand       flows in turn (default) or at random
   content=fixed|fresh  payload the same in each frame (default, stream) or not (default, rpc)
-  verify=N             check every Nth frame whole (16 stream, 1 rpc; 0 none)
+  verify=N             check every Nth frame whole (64 stream, 1 rpc; 0 none)
   smac= dmac= sip= dip= sport= dport= vlan=   header fields (the ports' own)";
 
 /// What a phase accepts.

@@ -1,5 +1,6 @@
 //! One port: memory, queues and a session with the switch.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -177,6 +178,14 @@ pub enum Resume {
 pub(crate) struct Attached<Q> {
     pub(crate) queue: Q,
     pub(crate) events: RingEvents,
+    /// Transmit: frames that wait for room.
+    pub(crate) waiting: VecDeque<Vec<u8>>,
+}
+
+impl<Q> Attached<Q> {
+    fn new(queue: Q) -> Result<Self, SessionError> {
+        Ok(Self { queue, events: RingEvents::new()?, waiting: VecDeque::new() })
+    }
 }
 
 /// A virtio-net card that is attached to a switch.
@@ -267,15 +276,14 @@ fn make_queues(
     let indirect = features & virtio::INDIRECT_DESC != 0;
     let port = || config.name.clone();
     let ring_error = |error| PortError::Ring { port: port(), error };
-    let events =
-        || RingEvents::new().map_err(|e| PortError::Session { port: port(), error: e.into() });
+    let session_error = |error| PortError::Session { port: port(), error };
     let (mut rx, mut tx) = (Vec::new(), Vec::new());
     for _ in 0..config.queue_pairs {
         let queue = RxQueue::new(memory, rx_config).map_err(ring_error)?;
-        rx.push(Attached { queue, events: events()? });
+        rx.push(Attached::new(queue).map_err(session_error)?);
         let queue = TxQueue::new(memory, tx_ring, layout, config.tx_frame_bytes, indirect)
             .map_err(ring_error)?;
-        tx.push(Attached { queue, events: events()? });
+        tx.push(Attached::new(queue).map_err(session_error)?);
     }
     Ok((rx, tx))
 }
@@ -335,7 +343,7 @@ impl Port {
     ///
     /// Returns whether there was room.
     pub fn send(&mut self, frame: &[u8], segments: usize) -> bool {
-        let Some(Attached { queue, events }) = self.tx.first_mut() else { return false };
+        let Some(Attached { queue, events, .. }) = self.tx.first_mut() else { return false };
         if queue.room(1, segments) == 0 || frame.len() > queue.frame_bytes_max() {
             return false;
         }
@@ -343,7 +351,8 @@ impl Port {
         buffer.write(0, frame);
         *buffer.content = 0;
         let sent = queue.send(frame.len(), segments).is_ok();
-        queue.publish(&events.kick);
+        queue.publish();
+        queue.kick(&events.kick);
         sent
     }
 
@@ -354,12 +363,13 @@ impl Port {
     pub fn receive(&mut self, mut each: impl FnMut(&[u8])) -> Result<usize, PortError> {
         let mut frames = 0;
         let mut bytes = Vec::new();
-        for Attached { queue, events } in &mut self.rx {
-            let polled = queue.poll(&events.kick, |frame| {
+        for Attached { queue, events, .. } in &mut self.rx {
+            let polled = queue.poll(|frame| {
                 bytes.resize(frame.len(), 0);
                 frame.copy_to(&mut bytes);
                 each(&bytes);
             });
+            queue.kick(&events.kick);
             frames += polled
                 .map_err(|fault| PortError::Fault { port: self.config.name.clone(), fault })?;
         }
@@ -379,6 +389,17 @@ impl Port {
         }
         self.disarm();
         Ok(())
+    }
+
+    /// Kicks the switch for all that was published, where it asked for that.
+    #[inline]
+    pub(crate) fn kick(&mut self) {
+        for Attached { queue, events, .. } in &mut self.rx {
+            queue.kick(&events.kick);
+        }
+        for Attached { queue, events, .. } in &mut self.tx {
+            queue.kick(&events.kick);
+        }
     }
 
     /// Asks for interrupts; true when frames wait already (and then not all queues need be asked).
@@ -458,7 +479,8 @@ impl Port {
             .start_ring(2 * pair, rx.queue.ring(), rx_base, &rx.events)
             .and_then(|()| session.start_ring(2 * pair + 1, tx.queue.ring(), tx_base, &tx.events))
             .map_err(|error| PortError::Session { port, error })?;
-        rx.queue.publish(&rx.events.kick);
+        rx.queue.publish();
+        rx.queue.kick(&rx.events.kick);
         Ok(())
     }
 
@@ -480,6 +502,7 @@ impl Port {
             rx.queue.reset(0);
         }
         for tx in &mut self.tx {
+            tx.waiting.clear();
             tx.queue.reset(0);
         }
     }

@@ -48,30 +48,36 @@ impl Slots {
         usize::from(slot) * self.stride + LINE
     }
 
-    /// Header and frame of `frame_bytes` as `segments.len()` segments: one for both, or one for
-    /// the header and the frame in equal parts.
+    /// Header and frame of `frame_bytes` in one segment.
     #[inline]
-    fn cut(&self, slot: u16, frame_bytes: usize, kind: SegmentKind, segments: &mut [Segment]) {
-        let frame = self.block.guest_address() + self.frame(slot) as u64;
+    fn whole(&self, slot: u16, frame_bytes: usize, kind: SegmentKind) -> Segment {
         let header_bytes = self.layout.header_bytes;
-        let Some((first, rest)) = segments.split_first_mut() else { return };
-        *first = Segment {
-            guest_address: frame - header_bytes as u64,
-            bytes: header_bytes as u32,
+        let start = self.frame(slot) - header_bytes;
+        Segment {
+            guest_address: self.block.guest_address() + start as u64,
+            bytes: (header_bytes + frame_bytes) as u32,
             kind,
-        };
-        if rest.is_empty() {
-            first.bytes += frame_bytes as u32;
-            return;
         }
-        let mut start = 0;
-        let parts = rest.len();
-        for (index, segment) in rest.iter_mut().enumerate() {
-            let end = frame_bytes * (index + 1) / parts;
-            let bytes = (end - start) as u32;
-            *segment = Segment { guest_address: frame + start as u64, bytes, kind };
-            start = end;
-        }
+    }
+
+    /// The same in `count` segments (2 or more): the header, and the frame in equal parts.
+    fn cut(
+        &self,
+        slot: u16,
+        frame_bytes: usize,
+        kind: SegmentKind,
+        count: usize,
+        chain: &mut Vec<Segment>,
+    ) {
+        let header = self.whole(slot, 0, kind);
+        let frame = header.guest_address + u64::from(header.bytes);
+        chain.clear();
+        chain.push(header);
+        let parts = count.saturating_sub(1).max(1);
+        chain.extend((0..parts).map(|part| {
+            let (start, end) = (frame_bytes * part / parts, frame_bytes * (part + 1) / parts);
+            Segment { guest_address: frame + start as u64, bytes: (end - start) as u32, kind }
+        }));
     }
 }
 
@@ -88,10 +94,14 @@ pub struct QueueCounters {
     pub malformed: u64,
 }
 
-/// Rings the device's bell. A full counter means that it rang already.
-fn kick(event: &EventFd, counters: &mut QueueCounters) {
-    counters.kicks += 1;
-    let _ = event.write(1);
+/// Rings the device's bell if it asked for that. A full counter means that it rang already.
+#[inline]
+fn kick(ring: &mut SplitRing, event: &EventFd, counters: &mut QueueCounters) {
+    if ring.wants_kick() {
+        counters.kicks += 1;
+        let _ = event.write(1);
+    }
+    ring.keep_quiet();
 }
 
 /// A transmit queue.
@@ -110,6 +120,9 @@ pub struct TxQueue {
     free_first: u16,
     free_count: u16,
     contents: Box<[u32]>,
+    /// The chain being made: kept, because clearing a large array on the stack for each frame would
+    /// fill the store buffer behind stores that wait for shared lines (half of all time, measured).
+    chain: Vec<Segment>,
     counters: QueueCounters,
 }
 
@@ -174,6 +187,7 @@ impl TxQueue {
             free_first: 0,
             free_count: ring.size,
             contents: vec![0; count].into(),
+            chain: Vec::with_capacity(TX_SEGMENTS_MAX),
             counters: QueueCounters::default(),
         })
     }
@@ -289,14 +303,11 @@ impl TxQueue {
         }
         let slot = self.free_slot(0);
         let count = self.segments(segments);
-        let mut chain = [Segment::default(); TX_SEGMENTS_MAX];
-        let Some(chain) = chain.get_mut(..count) else { return Err(RingFull) };
-        self.slots.cut(slot, frame_bytes, SegmentKind::Readable, chain);
-        if count > 1 && self.tables.is_some() {
-            let table = self.write_table(slot, frame_bytes, chain);
-            self.ring.post(&[table], slot)?;
+        if count == 1 {
+            let whole = self.slots.whole(slot, frame_bytes, SegmentKind::Readable);
+            self.ring.post(&[whole], slot)?;
         } else {
-            self.ring.post(chain, slot)?;
+            self.send_chain(slot, frame_bytes, count)?;
         }
         self.free_first = self.free_first.wrapping_add(1) & (self.ring.size() - 1);
         self.free_count -= 1;
@@ -305,8 +316,19 @@ impl TxQueue {
         Ok(())
     }
 
+    fn send_chain(&mut self, slot: u16, frame_bytes: usize, count: usize) -> Result<(), RingFull> {
+        self.slots.cut(slot, frame_bytes, SegmentKind::Readable, count, &mut self.chain);
+        if self.tables.is_some() {
+            let table = self.write_table(slot, frame_bytes);
+            self.ring.post(&[table], slot)
+        } else {
+            self.ring.post(&self.chain, slot)
+        }
+    }
+
     /// Writes a slot's indirect table, unless it describes such a frame already.
-    fn write_table(&mut self, slot: u16, frame_bytes: usize, chain: &[Segment]) -> Segment {
+    fn write_table(&mut self, slot: u16, frame_bytes: usize) -> Segment {
+        let chain = &self.chain;
         let offset = usize::from(slot) * TX_SEGMENTS_MAX * INDIRECT_ENTRY_BYTES;
         let Some(tables) = &self.tables else { return Segment::default() };
         if let Some(shape) = self.shapes.get_mut(usize::from(slot))
@@ -326,13 +348,16 @@ impl TxQueue {
         }
     }
 
-    /// Makes what was sent visible, and kicks if the device asks for it.
+    /// Makes what was sent visible; [`TxQueue::kick`] must follow, though not at once.
     #[inline]
-    pub fn publish(&mut self, event: &EventFd) {
-        if self.ring.publish() {
-            kick(event, &mut self.counters);
-        }
-        self.ring.keep_quiet();
+    pub fn publish(&mut self) {
+        self.ring.publish();
+    }
+
+    /// Kicks the device if it asked for that.
+    #[inline]
+    pub fn kick(&mut self, event: &EventFd) {
+        kick(&mut self.ring, event, &mut self.counters);
     }
 }
 
@@ -362,6 +387,8 @@ pub struct RxQueue {
     config: RxConfig,
     /// Used buffers that were taken back and not yet handed out.
     pending: Vec<Used>,
+    /// The chain being made, as in [`TxQueue`].
+    chain: Vec<Segment>,
     counters: QueueCounters,
 }
 
@@ -442,6 +469,7 @@ impl RxQueue {
             ring: SplitRing::new(memory, config.ring)?,
             config: RxConfig { segments, ..config },
             pending: Vec::with_capacity(LOOK_AHEAD),
+            chain: Vec::with_capacity(segments),
             counters: QueueCounters::default(),
         };
         queue.post_all();
@@ -479,21 +507,28 @@ impl RxQueue {
 
     #[inline]
     fn post(&mut self, slot: u16) {
-        let mut chain = [Segment::default(); TX_SEGMENTS_MAX];
-        let Some(chain) = chain.get_mut(..self.config.segments) else { return };
-        self.slots.cut(slot, self.config.buffer_bytes, SegmentKind::Writable, chain);
+        let bytes = self.config.buffer_bytes;
         // A slot's chain is as long as it was before, so the descriptors just freed suffice.
-        let posted = self.ring.post(chain, slot);
+        let posted = if self.config.segments == 1 {
+            self.ring.post(&[self.slots.whole(slot, bytes, SegmentKind::Writable)], slot)
+        } else {
+            let count = self.config.segments;
+            self.slots.cut(slot, bytes, SegmentKind::Writable, count, &mut self.chain);
+            self.ring.post(&self.chain, slot)
+        };
         debug_assert!(posted.is_ok(), "receive ring full while reposting");
     }
 
-    /// Makes posted buffers visible, and kicks if the device asks for it.
+    /// Makes posted buffers visible; [`RxQueue::kick`] must follow, though not at once.
     #[inline]
-    pub fn publish(&mut self, event: &EventFd) {
-        if self.ring.publish() {
-            kick(event, &mut self.counters);
-        }
-        self.ring.keep_quiet();
+    pub fn publish(&mut self) {
+        self.ring.publish();
+    }
+
+    /// Kicks the device if it asked for that.
+    #[inline]
+    pub fn kick(&mut self, event: &EventFd) {
+        kick(&mut self.ring, event, &mut self.counters);
     }
 
     /// Asks for an interrupt at the next frame; true when there is one already.
@@ -506,17 +541,13 @@ impl RxQueue {
         self.ring.disable_interrupts();
     }
 
-    /// Hands out at most [`BURST_FRAMES`] frames, then gives their buffers back to the device.
-    /// Returns how many.
+    /// Hands out at most [`BURST_FRAMES`] frames, then gives their buffers back to the device;
+    /// [`RxQueue::kick`] must follow, though not at once. Returns how many.
     ///
     /// # Errors
     /// When the device broke the ring's rules, now or earlier.
     #[inline]
-    pub fn poll(
-        &mut self,
-        event: &EventFd,
-        mut each: impl FnMut(&RxFrame<'_>),
-    ) -> Result<usize, RingFault> {
+    pub fn poll(&mut self, mut each: impl FnMut(&RxFrame<'_>)) -> Result<usize, RingFault> {
         self.look_ahead()?;
         let (mut done, mut frames) = (0, 0);
         while frames < BURST_FRAMES {
@@ -538,7 +569,7 @@ impl RxQueue {
         }
         if done > 0 {
             self.repost(done);
-            self.publish(event);
+            self.publish();
         }
         Ok(frames)
     }

@@ -59,6 +59,19 @@ unsafe fn copy_16(src: *const u8, dst: *mut u8) {
     }
 }
 
+/// Asks for the cache line at `address` for writing, so that a store need not wait for other CPUs to
+/// give up their copies. Assembly, because the compiler's own prefetch for writing becomes one for
+/// reading on targets that do not promise PREFETCHW, and the store would wait all the same.
+#[inline(always)]
+pub(crate) fn prefetch_write(address: *const u8) {
+    // SAFETY: PREFETCHW is a hint: it faults for no address, and 64-bit CPUs that lack it execute it
+    // as a no-operation (Intel and AMD manuals).
+    unsafe {
+        asm!("prefetchw [{a}]", a = in(reg) address,
+             options(nostack, preserves_flags, readonly));
+    }
+}
+
 /// A whole number of 2, 4 or 8 bytes that lies unaligned in racing memory.
 pub(crate) trait Scalar: Copy {
     /// # Safety

@@ -22,12 +22,27 @@ pub struct Report {
     pub start_tsc: u64,
     /// Length of each interval.
     pub interval_seconds: f64,
-    /// How long the generator's one thread took for a round: how late it may have seen a frame.
-    pub loop_us: Option<Quantiles>,
+    /// The generator's own thread.
+    pub generator: LoopReport,
     /// By port.
     pub ports: Vec<PortReport>,
     /// By pair.
     pub pairs: Vec<PairReport>,
+}
+
+/// How the generator's one thread did: it is part of every figure.
+#[derive(Clone, Debug, Serialize)]
+pub struct LoopReport {
+    /// How long a round over all ports and pairs took: how late it may have seen a frame.
+    pub loop_us: Option<Quantiles>,
+    /// Time spent in rounds that moved something. Near 100, the generator is the limit.
+    pub busy_percent: f64,
+    /// Of that time, per frame sent or received.
+    pub cycles_per_frame: f64,
+    /// How often its CPU was taken away (rounds over 200 us).
+    pub stalls: u64,
+    /// For how long in all.
+    pub stalled_ms: f64,
 }
 
 /// What one port saw in one phase.
@@ -45,8 +60,10 @@ pub struct PortReport {
     pub tx_frames: u64,
     /// Frames taken from the switch.
     pub rx_frames: u64,
-    /// Received frames that were nobody's: not ours, or another phase's.
+    /// Received frames that were not the generator's.
     pub alien: u64,
+    /// Received frames of an earlier phase.
+    pub stale: u64,
     /// Received frames whose virtio-net header or lengths broke the rules.
     pub malformed: u64,
     /// Kicks written.
@@ -55,8 +72,8 @@ pub struct PortReport {
     pub interrupts: u64,
 }
 
-/// What became of one pair's frames in one phase. Counts are of frames that were to be sent inside
-/// the measured time.
+/// What became of one pair's frames in one phase: of those that were to be sent inside the measured
+/// time; faults (from `late` to `verified`) are counted whenever they happened.
 #[derive(Clone, Debug, Serialize)]
 pub struct PairReport {
     /// Its name.
@@ -105,6 +122,9 @@ pub struct PairReport {
     pub rx_gbps: f64,
     /// From the intended time of sending to arrival (of the reply).
     pub latency_us: Option<Quantiles>,
+    /// The same of those frames alone that met no stall of the generator's own thread, neither on
+    /// their way nor through the backlog it left.
+    pub undisturbed_us: Option<Quantiles>,
     /// From the actual time of sending to arrival of the reply.
     pub service_us: Option<Quantiles>,
     /// From the intended time of sending to arrival of the request.
@@ -239,11 +259,18 @@ impl fmt::Display for Report {
         let stopped = if self.stopped { ", stopped early" } else { "" };
         writeln!(f, "phase {}: {:.3} s measured{stopped}", self.phase, self.seconds)?;
         writeln!(f, "{}", self.pair_table())?;
-        if let Some(times) = &self.loop_us {
+        let own = &self.generator;
+        if let Some(times) = &own.loop_us {
             writeln!(
                 f,
-                "generator loop: p50 {:.2} us, p99 {:.2} us, p99.9 {:.2} us, max {:.0} us",
-                times.p50, times.p99, times.p99_9, times.max
+                "generator: {:.0} % busy, {:.0} cycles a frame; round p99 {:.2} us, max {:.0} us; \
+                 away {} times, {:.1} ms",
+                own.busy_percent,
+                own.cycles_per_frame,
+                times.p99,
+                times.max,
+                own.stalls,
+                own.stalled_ms
             )?;
         }
         for fault in self.faults() {

@@ -178,6 +178,8 @@ pub struct SplitRing {
     chains: Box<[Chain]>,
     avail_next: u16,
     avail_published: u16,
+    /// The index before the publications for which no kick was considered yet.
+    kick_from: Option<u16>,
     used_next: u16,
     used_seen: u16,
     /// Under IN_ORDER: position after the chain whose entry covers those before it, and its bytes.
@@ -213,6 +215,7 @@ impl SplitRing {
             chains: vec![Chain::default(); entries].into(),
             avail_next: 0,
             avail_published: 0,
+            kick_from: None,
             used_next: 0,
             used_seen: 0,
             batch: None,
@@ -238,6 +241,7 @@ impl SplitRing {
         self.chains.fill(Chain::default());
         self.avail_next = first_index;
         self.avail_published = first_index;
+        self.kick_from = None;
         self.used_next = first_index;
         self.used_seen = first_index;
         self.batch = None;
@@ -338,21 +342,31 @@ impl SplitRing {
         self.avail_next = self.avail_next.wrapping_add(1);
     }
 
-    /// Makes everything posted visible to the device. Returns whether it wants to be kicked.
+    /// Makes everything posted visible to the device. [`SplitRing::wants_kick`] must follow, though
+    /// not at once.
     #[inline]
-    pub fn publish(&mut self) -> bool {
-        let (old, new) = (self.avail_published, self.avail_next);
-        if old == new {
-            return false;
+    pub fn publish(&mut self) {
+        if self.avail_published == self.avail_next {
+            return;
         }
-        self.avail_published = new;
-        self.avail.store_u16(INDEX, new, Ordering::Release);
+        self.kick_from.get_or_insert(self.avail_published);
+        self.avail_published = self.avail_next;
+        self.avail.store_u16(INDEX, self.avail_next, Ordering::Release);
+    }
+
+    /// Whether the device wants a kick for what was published since this was last asked.
+    ///
+    /// It waits until the published index is visible to the device, which takes a round trip between
+    /// CPUs: a driver with other work does that first.
+    #[inline]
+    pub fn wants_kick(&mut self) -> bool {
+        let Some(from) = self.kick_from.take() else { return false };
         // The index must be visible before the device's wish is read, or both sides could sleep
         // (virtio 1.2, 2.7.13.4.1).
         fence(Ordering::SeqCst);
         if self.config.event_idx {
             let event = self.used.load_u16(self.avail_event_offset(), Ordering::Relaxed);
-            passes_event(event, old, new)
+            passes_event(event, from, self.avail_published)
         } else {
             self.used.load_u16(FLAGS, Ordering::Relaxed) & USED_F_NO_NOTIFY == 0
         }

@@ -10,6 +10,7 @@ use crate::pair::{Content, Mode, PairConfig};
 use crate::port::{Attached, Port};
 use crate::queue::{RxFrame, TxQueue};
 use crate::report::{IntervalReport, PairReport};
+use crate::schedule::Schedule;
 
 /// A paced stream that is further behind than this (in seconds) gives up the frames it missed: the
 /// switch does not take that rate, and catching up would only hide it.
@@ -36,41 +37,7 @@ impl Window {
     }
 }
 
-/// When frames are due.
-#[derive(Clone, Copy, Debug)]
-struct Schedule {
-    first: u64,
-    /// 0 for flat out.
-    interval: f64,
-    taken: u64,
-}
-
-impl Schedule {
-    fn is_paced(&self) -> bool {
-        self.interval > 0.0
-    }
-
-    /// When frame number `ahead` from now on is due. Computed from the first, so that no rounding
-    /// adds up.
-    fn due(&self, ahead: u64) -> u64 {
-        self.first + ((self.taken + ahead) as f64 * self.interval) as u64
-    }
-
-    /// How many are due at `now` or before.
-    fn due_by(&self, now: u64) -> u64 {
-        match now.checked_sub(self.first) {
-            Some(since) => (since as f64 / self.interval) as u64 + 1,
-            None => 0,
-        }
-    }
-
-    /// How many of those were not taken yet.
-    fn backlog(&self, now: u64) -> u64 {
-        self.due_by(now).saturating_sub(self.taken)
-    }
-}
-
-/// What a pair counts, for frames that were to be sent inside the window.
+/// What a pair counts: traffic of frames that were to be sent inside the window, and faults of all.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) sent: u64,
@@ -127,6 +94,8 @@ pub(crate) struct Traffic {
     only: Option<FlowFields>,
     schedule: Schedule,
     seq: u32,
+    /// One-way frames sent and not arrived anywhere, inside the window or not.
+    under_way: u64,
     /// Highest sequence number seen, plus one, by flow.
     order: Box<[u32]>,
     outstanding: Box<[Outstanding]>,
@@ -137,6 +106,10 @@ pub(crate) struct Traffic {
     pub(crate) counts: Counts,
     pub(crate) intervals: Vec<IntervalCounts>,
     pub(crate) latency: Times,
+    /// Of those whose way no stall of the generator's own thread touched.
+    pub(crate) undisturbed: Times,
+    /// Frames due from here on are not touched by the last stall; never, while one is caught up.
+    calm_since: u64,
     /// From the actual sending on.
     pub(crate) service: Times,
     /// Of the request alone.
@@ -184,7 +157,6 @@ impl Traffic {
         };
         let outstanding =
             (0..inflight as u32).map(|seq| Outstanding { busy: false, seq, sent: 0 }).collect();
-        let hz = window.tsc_hz as f64;
         Self {
             from: id.from,
             to: id.to,
@@ -195,21 +167,20 @@ impl Traffic {
             spec,
             flows,
             only: (config.flows == 1).then(|| flows.fields(0)),
-            schedule: Schedule {
-                first: 0,
-                interval: if config.rate_pps > 0.0 { hz / config.rate_pps } else { 0.0 },
-                taken: 0,
-            },
+            schedule: Schedule::new(config.rate_pps, window.tsc_hz),
             seq: 0,
+            under_way: 0,
             order: vec![0; config.flows.min(ORDERED_FLOWS_MAX) as usize].into(),
             outstanding,
             busy: 0,
-            timeout_cycles: (timeout.as_secs_f64() * hz) as u64,
+            timeout_cycles: (timeout.as_secs_f64() * window.tsc_hz as f64) as u64,
             until_verify: config.verify_every,
             scratch: Vec::with_capacity(config.frame_bytes),
             counts: Counts::default(),
             intervals,
             latency: Times::new(),
+            undisturbed: Times::new(),
+            calm_since: 0,
             service: Times::new(),
             request: Times::new(),
             config,
@@ -219,12 +190,26 @@ impl Traffic {
     /// Starts the clock. Pairs get different starts, so that not all are due at once.
     pub(crate) fn start(&mut self, window: Window, at: u64) {
         self.window = window;
-        self.schedule.first = at;
+        self.schedule.start(at);
     }
 
     /// Cycles between two frames that are due; 0 flat out.
     pub(crate) fn interval_cycles(&self) -> u64 {
-        self.schedule.interval as u64
+        self.schedule.interval_cycles()
+    }
+
+    /// The generator's thread was away until `until`. What was under way or due then is late by no
+    /// fault of the switch, and so is what waits behind it until the schedule is caught up.
+    pub(crate) fn generator_stalled(&mut self, until: u64) {
+        self.calm_since = if self.schedule.is_paced() { u64::MAX } else { until };
+    }
+
+    /// Nothing is due any more at `now`.
+    #[inline]
+    fn caught_up(&mut self, now: u64) {
+        if self.calm_since == u64::MAX {
+            self.calm_since = now;
+        }
     }
 
     /// Takes over a window that was cut short.
@@ -240,27 +225,40 @@ impl Traffic {
     /// When it next wants to send, as far as that is up to the clock.
     pub(crate) fn next_due(&self) -> Option<u64> {
         let waits_for_reply = !self.outstanding.is_empty() && self.busy == self.outstanding.len();
-        (self.schedule.is_paced() && !waits_for_reply).then(|| self.schedule.due(0))
+        (self.schedule.is_paced() && !waits_for_reply).then(|| self.schedule.due())
     }
 
     /// Whether everything that was sent has come back.
     pub(crate) fn is_settled(&self) -> bool {
         match self.config.mode {
-            Mode::Stream => self.counts.received >= self.counts.sent,
+            Mode::Stream => self.under_way == 0,
             Mode::Rpc { .. } => self.busy == 0,
+        }
+    }
+
+    /// Fetches the lines that the next burst will write, if it is certain to come.
+    #[inline]
+    pub(crate) fn prepare(&self, port: &mut Port) {
+        if let Some(Attached { queue, .. }) = port.tx.get_mut(self.config.queue)
+            && self.is_flat_out_stream()
+        {
+            let room = queue.room(self.config.burst, self.config.segments);
+            queue.prefetch(room, self.template.stamp_offset());
         }
     }
 
     /// Sends what is due on the pair's own port. Returns how many frames.
     #[inline]
     pub(crate) fn send(&mut self, port: &mut Port) -> usize {
-        let Some(Attached { queue, events }) = port.tx.get_mut(self.config.queue) else { return 0 };
+        let Some(Attached { queue, .. }) = port.tx.get_mut(self.config.queue) else {
+            return 0;
+        };
         let sent = match self.config.mode {
             Mode::Stream => self.send_stream(queue),
             Mode::Rpc { .. } => self.send_requests(queue),
         };
         if sent > 0 {
-            queue.publish(&events.kick);
+            queue.publish();
         }
         sent
     }
@@ -270,7 +268,10 @@ impl Traffic {
         let now = tsc::now();
         let wanted = if self.schedule.is_paced() {
             match self.schedule.backlog(now).min(self.config.burst as u64) {
-                0 => return 0,
+                0 => {
+                    self.caught_up(now);
+                    return 0;
+                }
                 due => due as usize,
             }
         } else {
@@ -283,15 +284,17 @@ impl Traffic {
             self.give_up_backlog(now);
             return 0;
         }
-        queue.prefetch(room, self.template.stamp_offset());
+        if self.schedule.is_paced() {
+            queue.prefetch(room, self.template.stamp_offset());
+        }
         for _ in 0..room {
-            let intended = if self.schedule.is_paced() { self.schedule.due(0) } else { now };
+            let intended = if self.schedule.is_paced() { self.schedule.due() } else { now };
             let seq = self.seq;
             if !self.put(queue, Kind::OneWay, seq, intended) {
                 break;
             }
             self.seq = seq.wrapping_add(1);
-            self.schedule.taken += 1;
+            self.schedule.take(1);
         }
         self.give_up_backlog(now);
         self.count_interval_sent(now, room as u64);
@@ -302,9 +305,9 @@ impl Traffic {
         if !self.schedule.is_paced() {
             return;
         }
-        let behind = now.saturating_sub(self.schedule.due(0));
+        let behind = now.saturating_sub(self.schedule.due());
         if behind as f64 > STREAM_BACKLOG_SECONDS * self.window.tsc_hz as f64 {
-            self.schedule.taken += self.schedule.backlog(now);
+            self.schedule.take(self.schedule.backlog(now));
         }
     }
 
@@ -315,14 +318,15 @@ impl Traffic {
         }
         let mut sent = 0;
         while self.busy < self.outstanding.len() {
-            if self.schedule.is_paced() && now < self.schedule.due(0) {
+            if self.schedule.is_paced() && now < self.schedule.due() {
+                self.caught_up(now);
                 break;
             }
             if queue.room(1, self.config.segments) == 0 {
                 self.counts.ring_full += 1;
                 break;
             }
-            let intended = if self.schedule.is_paced() { self.schedule.due(0) } else { now };
+            let intended = if self.schedule.is_paced() { self.schedule.due() } else { now };
             // A request's number names its place: seq modulo inflight.
             let Some(place) = self.outstanding.iter().position(|place| !place.busy) else { break };
             let Some(seq) = self.outstanding.get(place).map(|place| place.seq) else { break };
@@ -333,7 +337,7 @@ impl Traffic {
                 *place = Outstanding { busy: true, seq, sent: now };
             }
             self.busy += 1;
-            self.schedule.taken += 1;
+            self.schedule.take(1);
             sent += 1;
         }
         self.count_interval_sent(now, sent);
@@ -375,8 +379,9 @@ impl Traffic {
             }
         }
         let sent = queue.send(self.template.bytes(), self.config.segments).is_ok();
-        if sent && self.window.contains(intended) {
-            self.counts.sent += 1;
+        if sent {
+            self.under_way += u64::from(kind == Kind::OneWay);
+            self.counts.sent += u64::from(self.window.contains(intended));
         }
         sent
     }
@@ -391,6 +396,7 @@ impl Traffic {
         now: u64,
         interval: Option<usize>,
     ) -> Verdict {
+        self.under_way = self.under_way.saturating_sub(u64::from(stamp.kind == Kind::OneWay));
         let expected = if stamp.kind == Kind::Reply { self.from } else { self.to };
         if port != expected || (stamp.kind == Kind::OneWay) != (self.config.mode == Mode::Stream) {
             self.counts.misdelivered += 1;
@@ -415,7 +421,10 @@ impl Traffic {
                     self.service.record(now.saturating_sub(sent));
                 }
             }
-            Kind::OneWay => self.check_order(stamp.seq, counted),
+            Kind::OneWay => self.check_order(stamp.seq),
+        }
+        if counted && stamp.intended >= self.calm_since {
+            self.undisturbed.record(latency);
         }
         self.account(latency, counted, interval);
         Verdict::Done
@@ -453,7 +462,7 @@ impl Traffic {
     }
 
     #[inline]
-    fn check_order(&mut self, seq: u32, counted: bool) {
+    fn check_order(&mut self, seq: u32) {
         let flow = if self.only.is_some() { 0 } else { self.flows.flow_of(seq) };
         let Some(expected) = self.order.get_mut((flow % ORDERED_FLOWS_MAX) as usize) else {
             return;
@@ -461,9 +470,9 @@ impl Traffic {
         let ahead = seq.wrapping_sub(*expected) as i32;
         if ahead >= 0 {
             *expected = seq.wrapping_add(1);
-        } else if counted && ahead == -1 {
+        } else if ahead == -1 {
             self.counts.duplicated += 1;
-        } else if counted {
+        } else {
             self.counts.reordered += 1;
         }
     }
@@ -549,6 +558,7 @@ impl Traffic {
             rx_mpps: per_second(counts.arrived) / 1e6,
             rx_gbps: per_second(counts.arrived) * bits / 1e9,
             latency_us: latency.summary(tsc_hz),
+            undisturbed_us: self.undisturbed.summary(tsc_hz),
             service_us: self.service.summary(tsc_hz),
             request_us: self.request.summary(tsc_hz),
             intervals,
