@@ -317,8 +317,8 @@ impl Generator {
             tsc_hz: self.tsc_hz,
             start_tsc: window.start,
             interval_seconds: window.interval_cycles as f64 / self.tsc_hz as f64,
+            loop_us: account.rounds.summary(self.tsc_hz),
             generator: LoopReport {
-                loop_us: account.rounds.summary(self.tsc_hz),
                 busy_percent: account.busy_cycles as f64 * 100.0 / cycles.max(1) as f64,
                 cycles_per_frame: account.busy_cycles as f64 / account.frames.max(1) as f64,
                 stalls: account.stalls,

@@ -22,7 +22,10 @@ pub struct Report {
     pub start_tsc: u64,
     /// Length of each interval.
     pub interval_seconds: f64,
-    /// The generator's own thread.
+    /// How long the generator's one thread took for a round over all ports and pairs: how late it
+    /// may have seen a frame.
+    pub loop_us: Option<Quantiles>,
+    /// What else that thread did.
     pub generator: LoopReport,
     /// By port.
     pub ports: Vec<PortReport>,
@@ -33,8 +36,6 @@ pub struct Report {
 /// How the generator's one thread did: it is part of every figure.
 #[derive(Clone, Debug, Serialize)]
 pub struct LoopReport {
-    /// How long a round over all ports and pairs took: how late it may have seen a frame.
-    pub loop_us: Option<Quantiles>,
     /// Time spent in rounds that moved something. Near 100, the generator is the limit.
     pub busy_percent: f64,
     /// Of that time, per frame sent or received.
@@ -260,7 +261,7 @@ impl fmt::Display for Report {
         writeln!(f, "phase {}: {:.3} s measured{stopped}", self.phase, self.seconds)?;
         writeln!(f, "{}", self.pair_table())?;
         let own = &self.generator;
-        if let Some(times) = &own.loop_us {
+        if let Some(times) = &self.loop_us {
             writeln!(
                 f,
                 "generator: {:.0} % busy, {:.0} cycles a frame; round p99 {:.2} us, max {:.0} us; \
