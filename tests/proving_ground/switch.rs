@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use rustix::process::Signal;
+use rustix::process::{Signal, geteuid};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -29,10 +29,23 @@ pub struct Options {
     pub nice: Option<i32>,
 }
 
+impl Options {
+    /// One PMD on `core` that others do not push aside, the rest by the daemon's own defaults.
+    ///
+    /// With root, the slow path is not pushed aside either: on a machine with two cores it shares
+    /// one with a guest that spins, and by its default nice value it would get nothing for seconds.
+    pub fn on_core(core: usize) -> Self {
+        let mut config = format!("[pmd]\ncores = [{core}]\n");
+        if geteuid().is_root() {
+            config.push_str("[slow_path]\nnice = -20\n");
+        }
+        Self { config, nice: Some(-20) }
+    }
+}
+
 impl Default for Options {
-    /// One PMD on core 0 that others do not push aside, the rest by the daemon's own defaults.
     fn default() -> Self {
-        Self { config: "[pmd]\ncores = [0]\n".to_owned(), nice: Some(-20) }
+        Self::on_core(0)
     }
 }
 

@@ -1,6 +1,6 @@
 //! `cargo xtask demo`: what the switch is for, in under a minute.
 //!
-//! A victim pair makes 10 000 round trips a second, one at a time, each timed from the moment it was
+//! A victim pair makes 2 000 round trips a second, one at a time, each timed from the moment it was
 //! meant to go out. An adversary pair on the same core sends large frames flat out, through a flow
 //! that rewrites and mirrors each of them eight times. Three phases: the victim alone; both, protection off;
 //! both, protection on. Between the last two nothing differs but that one switch.

@@ -46,8 +46,7 @@ pub(super) struct Tollgate {
 
 impl Tollgate {
     pub(super) fn start(cores: Cores) -> anyhow::Result<Self> {
-        let config = format!("[pmd]\ncores = [{}]\n", cores.pmd);
-        let switch = Switch::start(Options { config, nice: Some(-20) })?;
+        let switch = Switch::start(Options::on_core(cores.pmd))?;
         switch.add_bridge("br0")?;
         let sockets = [switch.add_port("v0", "v0")?, switch.add_port("v1", "v1")?];
         switch.add_flows(&FLOWS)?;

@@ -13,10 +13,13 @@ use crate::generator::{PairOutcome, Quantiles};
 /// Below this share of the intended round trips a latency figure is not valid.
 const COMPLETED_PERCENT_MIN: f64 = 99.0;
 
+/// Above this share of a PMD's core the machine, and not the switch, is what was measured.
+const STOLEN_PERCENT_MAX: f64 = 5.0;
+
 /// A line of the table: what it is called, and how it is read from a phase.
 type Line = (&'static str, fn(&PhaseResult) -> String);
 
-const LINES: [Line; 11] = [
+const LINES: [Line; 12] = [
     ("victim: round trip p50, us", |result| latency(result, |times| times.p50)),
     ("  p99, us", |result| latency(result, |times| times.p99)),
     ("  p99.9, us", |result| latency(result, |times| times.p99_9)),
@@ -25,8 +28,9 @@ const LINES: [Line; 11] = [
     ("  frames out, M/s", |result| of_pair(result, ADVERSARY, |pair| rate(pair.rx_mpps))),
     ("share of the core: victim", |result| share(result, |cycles| cycles.tenant(VICTIM))),
     ("  adversary", |result| share(result, |cycles| cycles.tenant(ADVERSARY))),
-    ("  system", |result| share(result, |cycles| cycles.system + cycles.stolen)),
+    ("  system", |result| share(result, |cycles| cycles.system)),
     ("  idle", |result| share(result, |cycles| cycles.idle)),
+    ("  taken by other processes", |result| share(result, |cycles| cycles.stolen)),
     ("generator's own lateness p99, us", |result| format!("{:.1}", result.outcome.loop_p99_us())),
 ];
 
@@ -70,10 +74,17 @@ fn rate(mpps: f64) -> String {
     format!("{mpps:.3}")
 }
 
-/// One sentence, computed from the table.
+/// One sentence, computed from the table, and what speaks against it.
 fn print_effect(results: &[PhaseResult]) -> anyhow::Result<()> {
     let mut p99 = Vec::new();
     for result in results {
+        let stolen = result.cycles.percent(result.cycles.stolen);
+        if stolen > STOLEN_PERCENT_MAX {
+            println!(
+                "Other processes took {stolen:.0} % of the PMD's core in \"{}\": its latencies are theirs too.",
+                result.phase.name()
+            );
+        }
         let victim = result.outcome.pair(VICTIM)?;
         if victim.completed_percent < COMPLETED_PERCENT_MIN {
             println!(
