@@ -130,11 +130,10 @@ impl Accounts {
         }
     }
 
-    /// Whether work for a tenant that cannot wait is to be dropped: it is in debt, and a funded
-    /// tenant has work. An idle core drops nothing, nor does one without protection.
+    /// Whether work for a tenant that cannot wait is to be dropped: it would be at the expense of
+    /// one who has a better claim. An idle core drops nothing, nor does one without protection.
     pub(crate) fn is_over_share(&self, tenant: TenantIndex) -> bool {
-        let scheduler = &self.scheduler;
-        scheduler.protection() && scheduler.in_debt(tenant) && scheduler.any_funded_with_work()
+        self.scheduler.must_yield(tenant)
     }
 
     /// Renews the evidence of preemption; one system call.

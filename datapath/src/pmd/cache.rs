@@ -72,9 +72,14 @@ impl FlowCache {
         self.megaflows.get(slot)
     }
 
+    /// Whether it was walked under tables that are older than an order has told of.
+    pub(crate) fn is_stale(&self, megaflow: &Megaflow) -> bool {
+        megaflow.generation < self.min_generation
+    }
+
     /// Caches a decision, or sends it home with the reason.
     pub(crate) fn install(&mut self, megaflow: Arc<Megaflow>) {
-        if megaflow.generation < self.min_generation {
+        if self.is_stale(&megaflow) {
             return self.send_home(megaflow, EvictionCause::Refused);
         }
         if let Err((error, megaflow)) = self.megaflows.insert(megaflow.matcher, megaflow) {

@@ -21,7 +21,7 @@ use crate::limits::{
 use crate::megaflow::{Megaflow, single_writer_add};
 use crate::pmd::Pmd;
 use crate::pmd::egress::Source;
-use crate::pmd::frames::{OwnedFrame, copy_frame, parse_packet};
+use crate::pmd::frames::{Frames as _, OwnedFrame, copy_frame, parse_packet};
 use crate::pmd::ports::RingRef;
 
 /// What was found for each packet of a burst; never zeroed.
@@ -76,7 +76,11 @@ impl Pmd {
             let Ok(reply) = slot.lane.replies.pop() else { break };
             slot.lane.pending.leave(reply.key_hash);
             answered += 1;
-            self.send_answer(reply);
+            if self.cache.is_stale(&reply.megaflow) {
+                self.ask_again(tenant, reply);
+            } else {
+                self.send_answer(reply);
+            }
             self.accounts.lap_tenant(tenant);
             if self.accounts.last_tsc() >= deadline_tsc {
                 break;
@@ -99,6 +103,29 @@ impl Pmd {
             let source = Source { port, counters: &counters };
             self.egress.run(&megaflow, &mut frames, 0, key_hash, ports, source);
             self.egress.flush(&frames, ports, source);
+        }
+        if install {
+            self.cache.install(megaflow);
+        } else {
+            self.cache.decline(megaflow);
+        }
+        self.cache.send_frame_home(frame);
+    }
+
+    /// An answer from before a change of the tables must not be carried out after it: the packet
+    /// goes to the slow path once more. It stays queued, or is lost if there is no room.
+    fn ask_again(&mut self, tenant: TenantIndex, reply: Reply) {
+        let Reply { port, key_hash, frame, megaflow, install } = reply;
+        if let Some(counters) = self.ports.get(port).map(|slot| Arc::clone(&slot.counters)) {
+            let parsed = OwnedFrame::parsed(&mut self.returned, &frame, port);
+            let key = parsed.packet(0).map(|packet| packet.key).unwrap_or_default();
+            let slot = self.tenants.get_mut(tenant);
+            if slot.is_some_and(|slot| slot.lane.queue(port, &key, key_hash, &frame)) {
+                self.waker.wake();
+            } else {
+                counters.miss_returned();
+                counters.dropped(DropReason::MissQueueFull, 1);
+            }
         }
         if install {
             self.cache.install(megaflow);

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,8 @@ pub struct BenchSwitch {
     pub datapath: Arc<Datapath>,
     pub ports: Vec<PortHandle>,
     pub tenants: Vec<TenantIndex>,
+    /// What the slow path stamps its decisions with.
+    pub generation: Arc<AtomicU64>,
     sockets: Vec<PortSocket>,
     paths: Vec<PathBuf>,
     slow: Option<JoinHandle<SlowPathLog>>,
@@ -61,9 +63,10 @@ impl BenchSwitch {
             paths.push(path);
         }
         let stop = Arc::new(AtomicBool::new(false));
-        let slow = spawn_slow_path(slow_end, rules, Arc::clone(&stop));
+        let generation = Arc::new(AtomicU64::new(1));
+        let slow = spawn_slow_path(slow_end, rules, Arc::clone(&generation), Arc::clone(&stop));
         let slow = Some(slow);
-        Self { datapath, ports, tenants, sockets, paths, slow, stop, _directory: directory }
+        Self { datapath, ports, tenants, generation, sockets, paths, slow, stop, _directory: directory }
     }
 
     /// A generator attached to all ports.
@@ -116,6 +119,7 @@ impl Drop for BenchSwitch {
 fn spawn_slow_path(
     mut end: SlowPathEnd,
     rules: Rules,
+    generation: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
 ) -> JoinHandle<SlowPathLog> {
     std::thread::spawn(move || {
@@ -128,7 +132,7 @@ fn spawn_slow_path(
                     log.walks += 1;
                     log.followers += u64::from(miss.follower);
                     let (ops, drop_reason) = rules(&miss);
-                    let megaflow = Arc::new(megaflow(&miss.key, miss.tenant, ops, drop_reason, 1));
+                    let megaflow = Arc::new(megaflow(&miss.key, miss.tenant, ops, drop_reason, generation.load(Ordering::SeqCst)));
                     let install = !miss.follower;
                     end.reply(miss, Verdict { megaflow, install });
                 }
