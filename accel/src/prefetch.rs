@@ -1,6 +1,7 @@
 //! Cache hints. A prefetch never faults, whatever the address, so these are safe for raw pointers.
 
-use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
+use std::arch::asm;
+use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
 /// Asks for the cache line at `address`, for reading.
 #[inline(always)]
@@ -13,6 +14,10 @@ pub fn prefetch_read<T>(address: *const T) {
 /// Asks for the cache line at `address`, for writing.
 #[inline(always)]
 pub fn prefetch_write<T>(address: *const T) {
-    // SAFETY: as above, for PREFETCHW.
-    unsafe { _mm_prefetch::<_MM_HINT_ET0>(address.cast()) }
+    // The intrinsic's write hint becomes a read prefetch unless the build targets a CPU with
+    // `prfchw`; the line would then be fetched twice.
+    // SAFETY: as above, for PREFETCHW, which 64-bit CPUs without it execute as a no-op.
+    unsafe {
+        asm!("prefetchw [{address}]", address = in(reg) address, options(nostack, preserves_flags));
+    }
 }

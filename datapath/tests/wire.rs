@@ -294,7 +294,11 @@ fn a_change_of_tables_leaves_no_stale_decision_and_refuses_late_ones() {
         std::thread::sleep(Duration::from_millis(1));
     }
     std::thread::sleep(Duration::from_millis(20));
-    assert_eq!(guests.port_mut("p1").unwrap().receive(|_| ()).unwrap(), 0, "an old answer was carried out");
+    assert_eq!(
+        guests.port_mut("p1").unwrap().receive(|_| ()).unwrap(),
+        0,
+        "an old answer was carried out"
+    );
     target.store(2, Ordering::SeqCst);
     switch.generation.store(2, Ordering::SeqCst);
     collect(&mut guests, "p2", 1);

@@ -7,6 +7,7 @@ mod generator;
 mod interrupt;
 mod machine;
 mod ovs;
+mod raw;
 mod spread;
 mod test;
 

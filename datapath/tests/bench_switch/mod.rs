@@ -66,7 +66,17 @@ impl BenchSwitch {
         let generation = Arc::new(AtomicU64::new(1));
         let slow = spawn_slow_path(slow_end, rules, Arc::clone(&generation), Arc::clone(&stop));
         let slow = Some(slow);
-        Self { datapath, ports, tenants, generation, sockets, paths, slow, stop, _directory: directory }
+        Self {
+            datapath,
+            ports,
+            tenants,
+            generation,
+            sockets,
+            paths,
+            slow,
+            stop,
+            _directory: directory,
+        }
     }
 
     /// A generator attached to all ports.
@@ -132,7 +142,13 @@ fn spawn_slow_path(
                     log.walks += 1;
                     log.followers += u64::from(miss.follower);
                     let (ops, drop_reason) = rules(&miss);
-                    let megaflow = Arc::new(megaflow(&miss.key, miss.tenant, ops, drop_reason, generation.load(Ordering::SeqCst)));
+                    let megaflow = Arc::new(megaflow(
+                        &miss.key,
+                        miss.tenant,
+                        ops,
+                        drop_reason,
+                        generation.load(Ordering::SeqCst),
+                    ));
                     let install = !miss.follower;
                     end.reply(miss, Verdict { megaflow, install });
                 }

@@ -101,6 +101,7 @@ fn tenant_table(tenants: &[Value]) -> String {
         ("CREDIT-CYCLES", Right),
         ("FUNDED-TURNS", Right),
         ("SLACK-TURNS", Right),
+        ("GATED-TURNS", Right),
     ];
     let rows = tenants.iter().map(|tenant| {
         let weight = member(tenant, "weight");
@@ -114,6 +115,7 @@ fn tenant_table(tenants: &[Value]) -> String {
             text(tenant, "credit_cycles"),
             text(tenant, "funded_turns"),
             text(tenant, "slack_turns"),
+            text(tenant, "gated_turns"),
         ]
     });
     table(&columns, rows.collect(), "no tenants (a port makes one: ofctl port add BRIDGE NAME)")

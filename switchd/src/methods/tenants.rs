@@ -68,6 +68,7 @@ fn describe(tenant: &TenantSummary, pmds: &[PmdSnapshot]) -> Value {
         "share_percent": percent(cycles, of_all),
         "credit_cycles": accounts.iter().map(|account| account.credit_cycles).collect::<Vec<_>>(),
         "funded_turns": accounts.iter().map(|account| account.funded_turns).sum::<u64>(),
+        "gated_turns": accounts.iter().map(|account| account.gated_turns).sum::<u64>(),
         "slack_turns": accounts.iter().map(|account| account.slack_turns).sum::<u64>(),
         "packets": accounts.iter().map(|account| account.packets).sum::<u64>(),
     })

@@ -7,6 +7,7 @@ use comfy_table::Table;
 use comfy_table::presets::ASCII_MARKDOWN;
 
 use super::Sample;
+use crate::raw::csv_file;
 use crate::spread::Spread;
 
 type Figure = fn(&Sample) -> f64;
@@ -83,7 +84,7 @@ fn names(samples: &[&Sample]) -> Vec<&'static str> {
 
 /// Writes one line for every run.
 pub(super) fn write_csv(samples: &[Sample], path: &Path) -> anyhow::Result<()> {
-    let mut csv = csv::Writer::from_path(path).with_context(|| format!("cannot write {path:?}"))?;
+    let mut csv = csv_file(path)?;
     csv.write_record([
         "pair",
         "frame_bytes_on_ring",

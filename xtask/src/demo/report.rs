@@ -9,6 +9,7 @@ use comfy_table::{CellAlignment, Table};
 use super::scene::{ADVERSARY, Cycles, VICTIM};
 use super::{Phase, PhaseResult};
 use crate::generator::{PairOutcome, Quantiles};
+use crate::raw::csv_file;
 
 /// Below this share of the intended round trips a latency figure is not valid.
 const COMPLETED_PERCENT_MIN: f64 = 99.0;
@@ -107,7 +108,7 @@ fn print_effect(results: &[PhaseResult]) -> anyhow::Result<()> {
 
 /// One line for every phase, interval and pair.
 pub(super) fn write_csv(results: &[PhaseResult], path: &Path) -> anyhow::Result<()> {
-    let mut csv = csv::Writer::from_path(path).with_context(|| format!("cannot write {path:?}"))?;
+    let mut csv = csv_file(path)?;
     csv.write_record([
         "phase", "pair", "second", "sent", "received", "p50_us", "p99_us", "p99.9_us",
     ])?;
