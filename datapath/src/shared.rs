@@ -13,6 +13,7 @@ pub(crate) struct TenantCells {
     pub(crate) credit_cycles: AtomicI64,
     pub(crate) funded_turns: AtomicU64,
     pub(crate) slack_turns: AtomicU64,
+    pub(crate) gated_turns: AtomicU64,
     pub(crate) packets: AtomicU64,
 }
 
@@ -71,6 +72,7 @@ impl PmdShared {
             credit_cycles: cells.credit_cycles.load(Ordering::Relaxed),
             funded_turns: load(&cells.funded_turns),
             slack_turns: load(&cells.slack_turns),
+            gated_turns: load(&cells.gated_turns),
             packets: load(&cells.packets),
         });
         PmdSnapshot {
@@ -106,6 +108,8 @@ pub struct TenantSnapshot {
     pub funded_turns: u64,
     /// Tasks run in debt, because no funded tenant had work.
     pub slack_turns: u64,
+    /// Funded turns of others that passed while it had work and stood in debt.
+    pub gated_turns: u64,
     /// Packets taken from its ports.
     pub packets: u64,
 }

@@ -171,6 +171,7 @@ impl Pmd {
             cells.credit_cycles.store(scheduler.credit_cycles(tenant.index), Relaxed);
             cells.funded_turns.store(turns.funded_turns, Relaxed);
             cells.slack_turns.store(turns.slack_turns, Relaxed);
+            cells.gated_turns.store(turns.gated_turns, Relaxed);
             cells.packets.store(tenant.packets, Relaxed);
         }
     }

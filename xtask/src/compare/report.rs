@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use anyhow::Context as _;
 use comfy_table::Table;
 use comfy_table::presets::ASCII_MARKDOWN;
 
