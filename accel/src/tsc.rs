@@ -33,6 +33,7 @@ pub fn calibrate_hz() -> Result<u64, TscNotInvariant> {
     }
     // A preemption between the two readings of a pair spoils it; the tightest of several is kept.
     let start = tightest_pair();
+    #[allow(clippy::disallowed_methods, reason = "at start, before there is a PMD")]
     std::thread::sleep(Duration::from_millis(20));
     let end = tightest_pair();
     let elapsed_ns = u128::from(end.1.saturating_sub(start.1).max(1));

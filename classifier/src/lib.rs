@@ -9,6 +9,7 @@
 //! whatever the packets look like: guests choose the keys, so every hash is keyed with a secret
 //! and every probe sequence has a fixed end. Nobody's entries make somebody else's lookups longer:
 //! megaflow subtables belong to one ingress port, exact-match entries count against a quota.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_macros))]
 #![forbid(unsafe_code)]
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![cfg_attr(

@@ -1,4 +1,5 @@
 //! The handle by which the daemon starts, feeds, asks and stops the PMDs.
+#![allow(clippy::disallowed_methods)] // control side
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};

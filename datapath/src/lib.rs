@@ -3,6 +3,7 @@
 //!
 //! A PMD never locks, allocates, frees, logs, or makes a system call that a peer can stall. What
 //! it is given comes by mail ([`Datapath`]); what it no longer needs goes back by lossless rings.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_macros))]
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![cfg_attr(
     test,

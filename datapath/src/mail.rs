@@ -2,6 +2,7 @@
 //!
 //! A call returns only after the PMD has taken the order in. Whatever the PMD no longer needs comes
 //! back in the same call and is dropped here: a PMD frees no memory and unmaps none.
+#![allow(clippy::disallowed_methods)] // control side
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -5,6 +5,7 @@
 //! are copied once, the payload stays where it is and is named by [`Segment`]s. A [`Sink`] copies
 //! header and payload once into their destination. Memory that a peer can write at any moment is
 //! touched only by [`copy`].
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_macros))]
 #![cfg_attr(
     not(test),
     deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)

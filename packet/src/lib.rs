@@ -3,6 +3,7 @@
 //! [`parse`](parse::parse) reads a header copy once and yields a [`FlowKey`] and the [`Layout`] of
 //! what it found; [`Edit`] changes the header copy and keeps checksums right. Pure: no I/O, no
 //! clock, no unsafe code, and no panic for any input.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_macros))]
 #![forbid(unsafe_code)]
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![cfg_attr(

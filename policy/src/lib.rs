@@ -4,6 +4,7 @@
 //! and hands out turns: funded tenants first, in two lists, and when none is funded the least
 //! indebted. Pure: cycles and the time are arguments, nothing is allocated after construction, and
 //! everything is integer arithmetic. One instance belongs to one PMD.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_macros))]
 #![forbid(unsafe_code)]
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![cfg_attr(

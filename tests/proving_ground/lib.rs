@@ -1,4 +1,3 @@
-#![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
 //! The proving ground: what the tests and `cargo xtask` share to start a switch, its command line
 //! and its real peers.
 //!

@@ -2,6 +2,7 @@
 //!
 //! A chain is walked once. What it may be is in virtio 1.2, 2.7.5; what a guest may try is in the
 //! tests. The walk is bounded by [`MAX_CHAIN_DESCRIPTORS`] whatever the descriptors say.
+#![deny(clippy::disallowed_macros)] // on the PMD
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
 //! Sending to a guest: a frame is copied once into its receive buffers.
+#![deny(clippy::disallowed_macros)] // on the PMD
 
 use tollgate_frame::segment::payload_len;
 use tollgate_frame::{DropReason, Segment, Sink, copy};

@@ -1,4 +1,5 @@
 //! Receiving from a guest: entries of its transmit ring become packets of a burst.
+#![deny(clippy::disallowed_macros)] // on the PMD
 
 use tollgate_frame::{BURST_PACKETS, Burst, DropReason, copy};
 use tollgate_packet::limits::HEADER_COPY_BYTES;

@@ -6,6 +6,7 @@
 //! signals the guest through a [`Notifier`].
 //!
 //! Guest and frontend are hostile. See README.md for what holds against them and where.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![cfg_attr(
     not(test),
     deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)

@@ -1,6 +1,7 @@
 //! The other side, for tests: a guest's memory and driver, a frontend, and a host for rings.
 //!
 //! A driver here does what it is told, right or wrong; nothing panics but on a broken test.
+#![allow(clippy::disallowed_methods)] // control side
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

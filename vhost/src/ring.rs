@@ -1,5 +1,6 @@
 //! A split ring that is running: what both directions share. `fetch.rs` receives from the guest,
 //! `deliver.rs` sends to it.
+#![deny(clippy::disallowed_macros)] // on the PMD
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -1,4 +1,5 @@
 //! What the outside may know of a port's connection and rings, while it runs.
+#![allow(clippy::disallowed_methods)] // control side
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -1,5 +1,5 @@
 //! Developer commands: `cargo xtask demo | test | compare`.
-#![allow(clippy::disallowed_methods, clippy::disallowed_macros, clippy::print_stdout)]
+#![allow(clippy::print_stdout)]
 
 mod compare;
 mod demo;
