@@ -29,3 +29,7 @@ pub const NOTIFIER_BATCH: usize = 32;
 
 /// Log lines a second for one port; the rest are counted.
 pub const LOG_LINES_PER_SECOND: u32 = 5;
+
+/// Times a second that one frontend may start or stop rings; beyond it, its messages wait. Each is
+/// mail to a PMD, which others share. Setting up 8 pairs takes some 100.
+pub const RING_CHANGES_PER_SECOND: u32 = 500;

@@ -11,11 +11,12 @@ mod vring;
 
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use vhost::vhost_user::{BackendReqHandler, Error as ProtocolError};
 
 use crate::features::Features;
-use crate::limits::MAX_QUEUE_PAIRS;
+use crate::limits::{MAX_QUEUE_PAIRS, RING_CHANGES_PER_SECOND};
 use crate::memory::{GuestMemory, MemoryError};
 use crate::notify::NotAnEventFd;
 use crate::ring::ActiveVring;
@@ -33,8 +34,9 @@ pub trait RingHost: Send + Sync {
     /// When there is no PMD any more.
     fn start(&self, ring: ActiveVring) -> Result<(), HostGone>;
 
-    /// Gives ring `index` back, with everything fetched from it completed and its signals sent.
-    /// After the return nobody touches it. `None` when it had not been started.
+    /// Gives ring `index` back, with everything fetched from it completed, its signals sent and
+    /// bursts with its packets cleared. After the return nobody touches it or its memory. `None`
+    /// when it had not been started.
     ///
     /// # Errors
     /// When there is no PMD any more (so nobody touches the ring either).
@@ -107,6 +109,30 @@ struct Session<'a> {
     acknowledges: bool,
     vrings: Vec<Vring>,
     host_gone: bool,
+    changes: ChangeLimit,
+}
+
+/// Makes a frontend that keeps starting and stopping rings wait, on its own thread.
+struct ChangeLimit {
+    window: Instant,
+    changes: u32,
+}
+
+impl ChangeLimit {
+    fn new() -> Self {
+        Self { window: Instant::now(), changes: 0 }
+    }
+
+    fn count(&mut self) {
+        const WINDOW: Duration = Duration::from_secs(1);
+        let age = self.window.elapsed();
+        self.changes += 1;
+        if age < WINDOW && self.changes <= RING_CHANGES_PER_SECOND {
+            return;
+        }
+        std::thread::sleep(WINDOW.saturating_sub(age));
+        *self = Self::new();
+    }
 }
 
 /// Serves one frontend until it disconnects, breaks the protocol or `stream` is shut down from
@@ -185,6 +211,7 @@ impl<'a> Session<'a> {
             acknowledges: false,
             vrings: (0..rings).map(Vring::new).collect(),
             host_gone: false,
+            changes: ChangeLimit::new(),
         }
     }
 
@@ -217,6 +244,7 @@ impl<'a> Session<'a> {
         if !vring.is_running() {
             return Ok(());
         }
+        self.changes.count();
         let stopped = self.host.stop(index);
         self.status.set_started(index, false);
         match stopped {

@@ -269,7 +269,7 @@ impl Server {
         if self.status.last_error().as_ref() != Some(&reason) && self.log.allows() {
             tracing::info!(port = %self.config.name, %reason, "no frontend yet");
         }
-        self.status.set_last_error(reason);
+        self.status.cannot_connect(reason);
     }
 }
 

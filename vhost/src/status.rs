@@ -76,7 +76,10 @@ pub struct PortStatus {
     quarantines: AtomicU64,
     /// One more than the [`RingFault`]; 0 = none.
     faults: [AtomicU8; MAX_RINGS],
-    last_error: Mutex<Option<String>>,
+    /// Why the last session ended, if it was an error.
+    session_error: Mutex<Option<String>>,
+    /// Why there is no connection, while there is none.
+    connect_error: Mutex<Option<String>>,
 }
 
 impl PortStatus {
@@ -131,9 +134,12 @@ impl PortStatus {
         RingFault::ALL.get(usize::from(code).checked_sub(1)?).copied()
     }
 
-    /// Why the last connection ended, or could not be made, if there was an error.
+    /// What went wrong last: why there is no connection, or why the last one was closed.
     pub fn last_error(&self) -> Option<String> {
-        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let get = |error: &Mutex<Option<String>>| {
+            error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        };
+        get(&self.connect_error).or_else(|| get(&self.session_error))
     }
 
     /// Notes a quarantine; for the PMD: no lock, no allocation.
@@ -170,22 +176,27 @@ impl PortStatus {
     pub(crate) fn session_begins(&self) {
         self.sessions.fetch_add(1, Ordering::Relaxed);
         self.connected.store(true, Ordering::Relaxed);
+        set(&self.connect_error, None);
         (0..MAX_QUEUE_PAIRS * 2).for_each(|index| self.clear_fault(index));
     }
 
     pub(crate) fn session_ends(&self, error: Option<String>) {
         if let Some(error) = error {
             self.session_errors.fetch_add(1, Ordering::Relaxed);
-            self.set_last_error(error);
+            set(&self.session_error, Some(error));
         }
         self.set_features(Features::default());
         self.set_memory_regions(0);
         self.connected.store(false, Ordering::Relaxed);
     }
 
-    pub(crate) fn set_last_error(&self, error: String) {
-        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+    pub(crate) fn cannot_connect(&self, error: String) {
+        set(&self.connect_error, Some(error));
     }
+}
+
+fn set(slot: &Mutex<Option<String>>, error: Option<String>) {
+    *slot.lock().unwrap_or_else(PoisonError::into_inner) = error;
 }
 
 #[cfg(test)]
@@ -203,6 +214,17 @@ mod tests {
         assert_eq!(status.quarantines(), RingFault::ALL.len() as u64);
         status.session_begins();
         assert_eq!(status.fault(3), None);
+    }
+
+    #[test]
+    fn a_connection_ends_the_reason_for_having_none() {
+        let status = PortStatus::new();
+        status.session_begins();
+        status.session_ends(Some("was refused".to_owned()));
+        status.cannot_connect("nobody there".to_owned());
+        assert_eq!(status.last_error().as_deref(), Some("nobody there"));
+        status.session_begins();
+        assert_eq!(status.last_error().as_deref(), Some("was refused"));
     }
 
     #[test]
