@@ -84,6 +84,11 @@ impl HandoffOut {
 }
 
 impl HandoffIn {
+    /// Whether no peer has handed anything over.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.from.iter().all(RecordConsumer::is_empty)
+    }
+
     /// The next frame; peers take turns.
     pub(crate) fn pop(&mut self) -> Option<HandedFrame<'_>> {
         for _ in 0..self.from.len() {

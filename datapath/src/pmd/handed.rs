@@ -18,6 +18,10 @@ impl Pmd {
     pub(crate) fn take_handed_frames(&mut self) -> bool {
         let mut payer: Option<TenantIndex> = None;
         for _ in 0..HANDOFFS_PER_TURN {
+            if payer.is_none() && !self.handoff_in.is_empty() {
+                // What came before in this turn was mail.
+                self.accounts.lap(Account::Tenant(TenantIndex::SYSTEM));
+            }
             let Some(handed) = self.handoff_in.pop() else { break };
             // The ingress port may be gone; then so are its counters, and nobody is left to pay.
             let ingress = self.ports.get(handed.in_port);
@@ -46,6 +50,7 @@ impl Pmd {
         }
         if let Some(tenant) = payer {
             self.publish(tenant);
+            self.accounts.lap_tenant(tenant);
         }
         payer.is_some()
     }

@@ -51,19 +51,26 @@ impl Pmd {
         let started_tsc = self.accounts.last_tsc();
         let deadline_tsc = started_tsc.saturating_add(turn.budget_cycles);
         let answered = self.send_answers(turn.tenant, deadline_tsc);
-        if answered < REPLIES_PER_TASK && self.accounts.last_tsc() < deadline_tsc {
-            self.serve_ring(turn, deadline_tsc);
+        let ring_began_tsc = self.accounts.last_tsc();
+        let mut served = 0;
+        if answered < REPLIES_PER_TASK && ring_began_tsc < deadline_tsc {
+            served = self.serve_ring(turn, deadline_tsc);
         }
-        self.end_task(turn.tenant);
+        self.end_task(turn.tenant, served, ring_began_tsc);
     }
 
-    fn end_task(&mut self, tenant: TenantIndex) {
+    /// Charges what is left to charge, learns from it, and tells the scheduler.
+    fn end_task(&mut self, tenant: TenantIndex, served: usize, ring_began_tsc: u64) {
         single_writer_add(&self.shared.tasks, 1);
-        let now_tsc = self.accounts.last_tsc();
         let mut has_more = false;
         if let Some(slot) = self.tenants.get_mut(tenant) {
-            has_more = slot.has_work(&mut self.ports, now_tsc);
+            has_more = slot.has_work(&mut self.ports, self.accounts.last_tsc());
             slot.listed = has_more;
+        }
+        self.accounts.lap_tenant(tenant);
+        let now_tsc = self.accounts.last_tsc();
+        if let Some(slot) = self.tenants.get_mut(tenant) {
+            slot.learn_cost(served as u64, now_tsc.saturating_sub(ring_began_tsc));
         }
         self.accounts.scheduler.done(tenant, has_more, now_tsc);
     }
@@ -136,22 +143,20 @@ impl Pmd {
     }
 
     /// Takes a burst from the tenant's next ring and sees it through.
-    fn serve_ring(&mut self, turn: Turn, deadline_tsc: u64) {
+    fn serve_ring(&mut self, turn: Turn, deadline_tsc: u64) -> usize {
         let tenant = turn.tenant;
-        let started_tsc = self.accounts.last_tsc();
-        let Some(slot) = self.tenants.get_mut(tenant) else { return };
+        let now_tsc = self.accounts.last_tsc();
+        let Some(slot) = self.tenants.get_mut(tenant) else { return 0 };
         let wanted = slot.packets_for(turn.budget_cycles);
-        let Some(at) = slot.next_ring(&mut self.ports, started_tsc) else { return };
+        let Some(at) = slot.next_ring(&mut self.ports, now_tsc) else { return 0 };
         let Some(counters) = self.ports.get(at.port).map(|port| Arc::clone(&port.counters)) else {
-            return;
+            return 0;
         };
+        // One payer from here to the receivers' interrupts, so no boundary in between.
         let fetched = self.fetch(at, wanted, &counters);
-        self.accounts.lap_tenant(tenant);
         self.classify(at);
-        self.accounts.lap_tenant(tenant);
         let done = self.forward(tenant, at, deadline_tsc, &counters);
         self.give_back(at, fetched - done);
-        self.accounts.lap_tenant(tenant);
         if self.complete(at) {
             self.egress.interrupt_sender(tenant);
         }
@@ -159,13 +164,10 @@ impl Pmd {
         self.burst.clear();
         single_writer_add(&self.shared.packets, done as u64);
         single_writer_add(&self.shared.cut_tasks, u64::from(done < fetched));
-        let spent_cycles = self.accounts.last_tsc().saturating_sub(started_tsc);
-        if let Some(slot) = self.tenants.get_mut(tenant) {
-            slot.learn_cost(done as u64, spent_cycles);
-        }
         if fetched < wanted.min(SMALL_SERVICE_PACKETS) {
             self.rest(at);
         }
+        done
     }
 
     fn fetch(&mut self, at: RingRef, wanted: usize, counters: &PortCounters) -> usize {
@@ -301,9 +303,9 @@ impl Pmd {
     /// interrupt.
     pub(crate) fn publish(&mut self, tenant: TenantIndex) {
         self.egress.publish(&mut self.ports, &mut self.notifier);
-        self.accounts.lap_tenant(tenant);
         let (accounts, notifier) = (&mut self.accounts, &mut self.notifier);
         self.egress.take_interrupted(|receivers| {
+            accounts.lap_tenant(tenant);
             notifier.flush();
             accounts.lap_shared(receivers);
         });
@@ -311,9 +313,8 @@ impl Pmd {
 
     /// A ring that had only a little is left alone for a while.
     fn rest(&mut self, at: RingRef) {
-        let now_tsc = self.accounts.last_tsc();
         if let Some(polled) = self.ports.polled(at) {
-            polled.rest_until_tsc = now_tsc.saturating_add(SMALL_SERVICE_REST_CYCLES);
+            polled.rest_until_tsc = tsc::now().saturating_add(SMALL_SERVICE_REST_CYCLES);
         }
     }
 }
