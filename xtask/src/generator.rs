@@ -78,6 +78,19 @@ pub(crate) struct PairOutcome {
     pub(crate) intervals: Vec<Interval>,
 }
 
+impl PairOutcome {
+    /// The median over the intervals of each interval's quantile. A virtual machine loses its cores
+    /// for milliseconds, several times a second; that is in the quantiles of the whole, whatever the
+    /// switch does, but not in those of the typical interval.
+    pub(crate) fn typical_us(&self, quantile: fn(&Quantiles) -> f64) -> Option<f64> {
+        let of_intervals =
+            self.intervals.iter().filter_map(|interval| interval.latency_us.as_ref());
+        let mut values: Vec<f64> = of_intervals.map(quantile).collect();
+        values.sort_by(f64::total_cmp);
+        values.get(values.len() / 2).copied()
+    }
+}
+
 /// One interval of one pair.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Interval {

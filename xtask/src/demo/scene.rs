@@ -13,7 +13,7 @@ use crate::machine::Cores;
 
 /// Round trips that the victim intends to make each second: few enough that even an unprotected
 /// victim completes them, for a latency of requests that were never made says nothing.
-const VICTIM_RATE: u32 = 2_000;
+const VICTIM_RATE: u32 = 4_000;
 
 /// The victim's frame on the ring: the smallest.
 const VICTIM_FRAME_BYTES: usize = 60;
@@ -33,7 +33,7 @@ const PORTS: [(&str, &str); 4] =
     [("v0", VICTIM), ("v1", VICTIM), ("a0", ADVERSARY), ("a1", ADVERSARY)];
 
 /// What the raw figures are broken down into.
-const INTERVAL: Duration = Duration::from_millis(200);
+const INTERVAL: Duration = Duration::from_millis(50);
 
 /// A running switch with both pairs' ports.
 #[derive(Debug)]
