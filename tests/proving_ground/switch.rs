@@ -1,11 +1,12 @@
 //! The real daemon in a private run directory.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Signal, geteuid};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -50,19 +51,24 @@ impl Default for Options {
 }
 
 /// A running switch. Ended by SIGTERM when dropped; its run directory goes with it.
+///
+/// There is one at a time for each target directory, whatever runs the tests: a polling thread
+/// leaves no room for another on its core.
 #[derive(Debug)]
 pub struct Switch {
     process: Supervised,
     run_dir: TempDir,
     options: Options,
+    _turn: File,
 }
 
 impl Switch {
     /// Starts the daemon and waits until it answers `version`.
     pub fn start(options: Options) -> anyhow::Result<Self> {
+        let turn = take_turn()?;
         let run_dir = tempfile::Builder::new().prefix("tollgate-").tempdir()?;
         let process = launch(run_dir.path(), &options)?;
-        Ok(Self { process, run_dir, options })
+        Ok(Self { process, run_dir, options, _turn: turn })
     }
 
     /// The directory with the switch's sockets.
@@ -174,6 +180,15 @@ impl Switch {
         self.process = launch(self.run_dir.path(), &self.options)?;
         Ok(())
     }
+}
+
+/// Waits until no other switch runs; the turn lasts as long as the file is open.
+fn take_turn() -> anyhow::Result<File> {
+    let directory = binaries::target_directory()?.join("proving-ground");
+    fs::create_dir_all(&directory)?;
+    let turn = File::create(directory.join("switch.lock"))?;
+    flock(&turn, FlockOperation::LockExclusive)?;
+    Ok(turn)
 }
 
 fn launch(run_dir: &Path, options: &Options) -> anyhow::Result<Supervised> {
