@@ -81,7 +81,7 @@ impl PmdLane {
 }
 
 /// How many packets of which flows are in the slow path. While a flow has some, its later packets
-/// follow them there, so that none overtakes.
+/// follow them there, or wait once its decision is known, so that none overtakes.
 #[derive(Debug)]
 pub(crate) struct PendingFlows {
     slots: Box<[PendingFlow]>,

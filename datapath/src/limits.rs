@@ -72,6 +72,10 @@ pub const SMALL_SERVICE_PACKETS: usize = 8;
 /// See [`SMALL_SERVICE_PACKETS`].
 pub const SMALL_SERVICE_REST_CYCLES: u64 = 1000;
 
+/// How long a ring is left alone when its next packet must wait for earlier ones of its flow to come
+/// back from the slow path, which takes tens of microseconds.
+pub const WAIT_FOR_ANSWERS_CYCLES: u64 = 5000;
+
 /// A gap between two readings of the clock that is looked into: below it a descheduled thread
 /// and slow memory cannot be told apart at a bearable price.
 pub const LONG_GAP_US: u64 = 50;

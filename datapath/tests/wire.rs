@@ -106,6 +106,23 @@ fn packets_of_a_flow_stay_in_order_through_the_slow_path() {
     assert!(log.followers > 0, "no packet had to wait behind another: {log:?}");
 }
 
+/// A flow that is sent flat out had packets in the slow path all the time, so each further one
+/// followed them there, and the cached decision was never used.
+#[test]
+fn bug_a_flow_sent_flat_out_leaves_the_slow_path() {
+    let _alone = alone();
+    let switch = BenchSwitch::start(&config(), &[1.0; 2], pairs(vec![]));
+    let mut guests = switch.attach(|_| ());
+    let mut run = phase(vec![PairConfig::stream("a", "p0", "p1")], 300);
+    run.warmup = Duration::ZERO;
+    run_until(&mut guests, &run, |report| report.pair("a").unwrap().received > 50_000);
+    switch.quiet_counters(0);
+    let pmd = switch.pmd();
+    assert!(pmd.misses * 10 < pmd.packets, "{} misses of {} packets", pmd.misses, pmd.packets);
+    drop(guests);
+    switch.stop();
+}
+
 #[test]
 fn the_books_close_and_a_burned_cycle_is_charged_to_who_burned_it() {
     let _alone = alone();

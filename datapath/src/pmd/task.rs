@@ -17,6 +17,7 @@ use crate::counters::PortCounters;
 use crate::lane::Reply;
 use crate::limits::{
     REPLIES_PER_TASK, SMALL_SERVICE_PACKETS, SMALL_SERVICE_REST_CYCLES, TASK_PACKETS,
+    WAIT_FOR_ANSWERS_CYCLES,
 };
 use crate::megaflow::{Megaflow, single_writer_add};
 use crate::pmd::Pmd;
@@ -155,7 +156,7 @@ impl Pmd {
         // One payer from here to the receivers' interrupts, so no boundary in between.
         let fetched = self.fetch(at, wanted, &counters);
         self.classify(at);
-        let done = self.forward(tenant, at, deadline_tsc, &counters);
+        let Forwarded { done, waits } = self.forward(tenant, at, deadline_tsc, &counters);
         self.give_back(at, fetched - done);
         if self.complete(at) {
             self.egress.interrupt_sender(tenant);
@@ -163,9 +164,11 @@ impl Pmd {
         self.publish(tenant);
         self.burst.clear();
         single_writer_add(&self.shared.packets, done as u64);
-        single_writer_add(&self.shared.cut_tasks, u64::from(done < fetched));
-        if fetched < wanted.min(SMALL_SERVICE_PACKETS) {
-            self.rest(at);
+        single_writer_add(&self.shared.cut_tasks, u64::from(done < fetched && !waits));
+        if waits {
+            self.rest(at, WAIT_FOR_ANSWERS_CYCLES);
+        } else if fetched < wanted.min(SMALL_SERVICE_PACKETS) {
+            self.rest(at, SMALL_SERVICE_REST_CYCLES);
         }
         done
     }
@@ -201,28 +204,29 @@ impl Pmd {
         }
     }
 
-    /// Runs the decisions; returns how many packets were dealt with before the budget was used up.
+    /// Runs the decisions until the budget is used up, or a packet has to wait.
     fn forward(
         &mut self,
         tenant: TenantIndex,
         at: RingRef,
         deadline_tsc: u64,
         counters: &PortCounters,
-    ) -> usize {
+    ) -> Forwarded {
         let now_tsc = self.accounts.last_tsc();
         let source = Source { port: at.port, counters };
         let fetched = self.burst.len();
-        let (mut done, mut bytes) = (0, 0);
+        let (mut done, mut bytes, mut waits) = (0, 0, false);
         while done < fetched {
             let frame_len = self.burst.packet(done).map_or(0, |packet| u64::from(packet.frame_len));
             let flow_hash = self.scratch.flow_hashes.get(done).copied().unwrap_or_default();
             let decision = self.scratch.decisions.get(done).copied().flatten();
-            // Later packets of a flow that is still in the slow path must not overtake it.
-            let in_slow_path = self
-                .tenants
-                .get_mut(tenant)
-                .is_some_and(|slot| slot.lane.pending.contains(flow_hash));
-            let megaflow = decision.filter(|_| !in_slow_path).and_then(|slot| self.cache.get(slot));
+            let megaflow = decision.and_then(|slot| self.cache.get(slot));
+            if megaflow.is_some() && self.is_in_slow_path(tenant, flow_hash) {
+                // Its decision is here but earlier packets are not back: it must not overtake them.
+                // It waits in the guest's ring; following them would keep the flow there for ever.
+                waits = true;
+                break;
+            }
             let heavy = match megaflow {
                 Some(megaflow) => {
                     megaflow.stats.add(1, frame_len, now_tsc);
@@ -246,7 +250,12 @@ impl Pmd {
         }
         self.egress.flush(&self.burst, &mut self.ports, source);
         counters.received(done as u64, bytes);
-        done
+        Forwarded { done, waits }
+    }
+
+    #[inline]
+    fn is_in_slow_path(&self, tenant: TenantIndex, flow_hash: u64) -> bool {
+        self.tenants.get(tenant).is_some_and(|slot| slot.lane.pending.contains(flow_hash))
     }
 
     /// Copies a packet into its tenant's queue to the slow path.
@@ -311,12 +320,20 @@ impl Pmd {
         });
     }
 
-    /// A ring that had only a little is left alone for a while.
-    fn rest(&mut self, at: RingRef) {
+    /// Leaves a ring alone for a while.
+    fn rest(&mut self, at: RingRef, cycles: u64) {
         if let Some(polled) = self.ports.polled(at) {
-            polled.rest_until_tsc = tsc::now().saturating_add(SMALL_SERVICE_REST_CYCLES);
+            polled.rest_until_tsc = tsc::now().saturating_add(cycles);
         }
     }
+}
+
+/// How far a burst was dealt with.
+struct Forwarded {
+    /// Packets.
+    done: usize,
+    /// The next one waits for earlier ones of its flow to come back from the slow path.
+    waits: bool,
 }
 
 /// An action list long enough that the clock is looked at after each packet.

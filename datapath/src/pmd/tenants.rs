@@ -118,6 +118,11 @@ impl TenantTable {
     }
 
     #[inline]
+    pub(crate) fn get(&self, index: TenantIndex) -> Option<&TenantSlot> {
+        self.slots.get(usize::from(index.0)).and_then(Option::as_deref)
+    }
+
+    #[inline]
     pub(crate) fn get_mut(&mut self, index: TenantIndex) -> Option<&mut TenantSlot> {
         self.slots.get_mut(usize::from(index.0)).and_then(Option::as_deref_mut)
     }
