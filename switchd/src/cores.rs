@@ -42,7 +42,7 @@ pub(crate) fn stay_off(polled: &[usize]) -> anyhow::Result<()> {
 /// When the kernel refuses either, or `start` fails.
 pub(crate) fn run_on<T: Send>(
     core: Option<usize>,
-    nice: i32,
+    nice: Option<i32>,
     start: impl FnOnce() -> anyhow::Result<T> + Send,
 ) -> anyhow::Result<T> {
     // Both are properties of a thread that its children inherit, so a passing one sets them.
@@ -56,7 +56,7 @@ pub(crate) fn run_on<T: Send>(
             sched_setaffinity(None, &only)
                 .with_context(|| format!("`slow_path.core`: cannot run on CPU {core}"))?;
         }
-        if nice != 0 {
+        if let Some(nice) = nice {
             setpriority_process(Some(gettid()), nice)
                 .with_context(|| format!("`slow_path.nice`: cannot set {nice}"))?;
         }

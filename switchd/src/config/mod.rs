@@ -79,8 +79,8 @@ pub struct CacheConfig {
 pub struct SlowPathConfig {
     /// The CPU it is pinned to; none means any but the PMDs'.
     pub core: Option<usize>,
-    /// Its nice value.
-    pub nice: i32,
+    /// Its nice value; the daemon's own when not given.
+    pub nice: Option<i32>,
 }
 
 /// `[tenants.NAME]`
@@ -181,9 +181,8 @@ impl SchedulerSection {
 }
 
 impl Default for SlowPathConfig {
-    /// Forwarding and management come first.
     fn default() -> Self {
-        Self { core: None, nice: 19 }
+        Self { core: None, nice: None }
     }
 }
 
