@@ -74,7 +74,7 @@ pub struct CacheConfig {
 }
 
 /// `[slow_path]`
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SlowPathConfig {
     /// The CPU it is pinned to; none means any but the PMDs'.
@@ -177,12 +177,6 @@ impl SchedulerSection {
             floor_cycles,
             horizon_cycles: self.horizon_cycles.unwrap_or(floor_cycles),
         }
-    }
-}
-
-impl Default for SlowPathConfig {
-    fn default() -> Self {
-        Self { core: None, nice: None }
     }
 }
 
