@@ -58,15 +58,15 @@ fn every_frame_is_accounted_for_and_arrives_as_it_was() {
     let mut traffic = vec![
         PairConfig::stream("a", "p0", "p1"),
         PairConfig::stream("b", "p2", "p3"),
-        PairConfig::rpc("c", "p1", "p0", 2000.0),
+        PairConfig::rpc("c", "p1", "p0", 500.0),
     ];
     traffic[0].flows = 300;
-    traffic[0].rate_pps = 200_000.0;
-    traffic[1].rate_pps = 100_000.0;
+    // Slow enough for a debug build beside other work.
+    traffic[0].rate_pps = 20_000.0;
+    traffic[1].rate_pps = 10_000.0;
     traffic[1].frame_bytes = 1496;
     traffic[1].segments = 3;
-    let received =
-        |report: &Report, pair: &str| report.pair(pair).is_some_and(|p| p.received > 100);
+    let received = |report: &Report, pair: &str| report.pair(pair).is_some_and(|p| p.received > 20);
     run_until(&mut guests, &phase(traffic, 300), |report| {
         ["a", "b", "c"].into_iter().all(|pair| received(report, pair))
     });

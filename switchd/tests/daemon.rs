@@ -130,7 +130,17 @@ fn threads(daemon: &Daemon) -> Vec<(String, i64, String)> {
         let line = text.lines().find_map(|line| line.strip_prefix(key)).unwrap();
         line.trim().to_owned()
     };
-    fs::read_dir(format!("/proc/{}/task", daemon.pid()))
+    // A thread gives itself its name when it first runs, which may be after the daemon is ready.
+    let task = format!("/proc/{}/task", daemon.pid());
+    let named = |name: &str| {
+        let mut threads = fs::read_dir(&task).unwrap().map(|thread| thread.unwrap().path());
+        threads
+            .any(|thread| fs::read_to_string(thread.join("comm")).is_ok_and(|n| n.trim() == name))
+    };
+    while !(named("slow-path") && named("pmd-0")) {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    fs::read_dir(&task)
         .unwrap()
         .map(|thread| {
             let thread = thread.unwrap().path();
@@ -181,7 +191,7 @@ fn threads_are_where_the_configuration_puts_them() {
         format!("[pmd]\ncores = [{cpu}]\n[slow_path]\ncore = {cpu}\nnice = 18\n{TWO_PORTS}");
     let chosen = Daemon::start(dir.path(), &config);
     let found = threads(&chosen);
-    let slow_path = found.iter().find(|(name, ..)| name == "slow-path").unwrap();
+    let slow_path = found.iter().find(|(name, ..)| name == "slow-path").expect("a slow path");
     assert_eq!((slow_path.1, slow_path.2.as_str()), (18, cpu.to_string().as_str()));
     chosen.stop();
 }

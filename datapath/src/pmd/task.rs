@@ -9,6 +9,7 @@ use std::sync::Arc;
 use tollgate_accel::tsc;
 use tollgate_classifier::FlowSlot;
 use tollgate_frame::DropReason;
+use tollgate_packet::FlowKey;
 use tollgate_packet::limits::MAX_FRAME_BYTES;
 use tollgate_policy::{TenantIndex, Turn};
 use tollgate_vhost::FetchStats;
@@ -21,6 +22,7 @@ use crate::limits::{
 };
 use crate::megaflow::{Megaflow, single_writer_add};
 use crate::pmd::Pmd;
+use crate::pmd::cache::FlowCache;
 use crate::pmd::egress::Source;
 use crate::pmd::frames::{Frames as _, OwnedFrame, copy_frame, parse_packet};
 use crate::pmd::ports::RingRef;
@@ -192,15 +194,35 @@ impl Pmd {
     fn classify(&mut self, at: RingRef) {
         self.burst.packets_mut().iter_mut().for_each(|packet| parse_packet(packet, at.port));
         let packets = self.burst.packets();
-        for (packet, hash) in packets.iter().zip(&mut self.scratch.flow_hashes) {
-            *hash = self.cache.hash(&packet.key);
-            self.cache.prefetch(*hash);
+        // A packet of the same flow as the one before it needs neither hash nor lookup.
+        let mut last_hash = None;
+        let keys_before = std::iter::once(None).chain(packets.iter().map(|p| Some(&p.key)));
+        for ((packet, before), hash) in
+            packets.iter().zip(keys_before).zip(&mut self.scratch.flow_hashes)
+        {
+            *hash = match last_hash {
+                Some(last_hash) if before == Some(&packet.key) => last_hash,
+                _ => {
+                    let hash = self.cache.hash(&packet.key);
+                    self.cache.prefetch(hash);
+                    hash
+                }
+            };
+            last_hash = Some(*hash);
         }
+        let mut last: Option<(u64, &FlowKey, Option<FlowSlot>)> = None;
         let hashes = self.scratch.flow_hashes.iter();
         for ((packet, hash), decision) in
             packets.iter().zip(hashes).zip(&mut self.scratch.decisions)
         {
-            *decision = self.cache.lookup(*hash, &packet.key);
+            *decision = match last {
+                Some((last_hash, key, Some(slot))) if last_hash == *hash && *key == packet.key => {
+                    self.cache.exact_hits += 1;
+                    Some(slot)
+                }
+                _ => self.cache.lookup(*hash, &packet.key),
+            };
+            last = Some((*hash, &packet.key, *decision));
         }
     }
 
@@ -216,6 +238,7 @@ impl Pmd {
         let source = Source { port: at.port, counters };
         let fetched = self.burst.len();
         let (mut done, mut bytes, mut waits) = (0, 0, false);
+        let mut tally = Tally::default();
         while done < fetched {
             let frame_len = self.burst.packet(done).map_or(0, |packet| u64::from(packet.frame_len));
             let flow_hash = self.scratch.flow_hashes.get(done).copied().unwrap_or_default();
@@ -229,7 +252,12 @@ impl Pmd {
             }
             let heavy = match megaflow {
                 Some(megaflow) => {
-                    megaflow.stats.add(1, frame_len, now_tsc);
+                    if tally.slot != decision {
+                        tally.settle(&self.cache, now_tsc);
+                        tally.slot = decision;
+                    }
+                    tally.packets += 1;
+                    tally.bytes += frame_len;
                     let (ports, burst) = (&mut self.ports, &mut self.burst);
                     self.egress.run(megaflow, burst, done, flow_hash, ports, source);
                     is_long(megaflow)
@@ -249,6 +277,7 @@ impl Pmd {
             }
         }
         self.egress.flush(&self.burst, &mut self.ports, source);
+        tally.settle(&self.cache, now_tsc);
         counters.received(done as u64, bytes);
         Forwarded { done, waits }
     }
@@ -325,6 +354,24 @@ impl Pmd {
         if let Some(polled) = self.ports.polled(at) {
             polled.rest_until_tsc = tsc::now().saturating_add(cycles);
         }
+    }
+}
+
+/// What a run of packets of one megaflow adds to its counters.
+#[derive(Default)]
+struct Tally {
+    slot: Option<FlowSlot>,
+    packets: u64,
+    bytes: u64,
+}
+
+impl Tally {
+    #[inline]
+    fn settle(&mut self, cache: &FlowCache, now_tsc: u64) {
+        if let Some(megaflow) = self.slot.and_then(|slot| cache.get(slot)) {
+            megaflow.stats.add(self.packets, self.bytes, now_tsc);
+        }
+        (self.packets, self.bytes) = (0, 0);
     }
 }
 

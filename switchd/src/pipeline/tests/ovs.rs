@@ -17,7 +17,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use proptest::test_runner::TestRunner;
+use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use tollgate_openflow::message::{HEADER_BYTES, Hello, SwitchConfig};
 use tollgate_openflow::multipart::{FlowStats, FlowStatsRequest, MultipartReply, MultipartRequest};
 use tollgate_openflow::{ErrorCode, FlowCommand, FlowFlags, FlowMod, Header, Match, Message};
@@ -314,17 +314,30 @@ impl Change {
     }
 }
 
+/// The same 200 cases each time, so that a rare difference does not fail somebody else's change;
+/// with `OVS_CASES=N`, N other ones. Known differences, found with 12 000: OVS checks a write_actions
+/// list as if it were applied in order (an action set has an order of its own), and executes the
+/// action set of a packet whose TTL has run out (which we drop).
+fn runner() -> TestRunner {
+    let explore = std::env::var("OVS_CASES").ok().and_then(|cases| cases.parse().ok());
+    let config = ProptestConfig {
+        cases: explore.unwrap_or(200),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
+    match explore {
+        Some(_) => TestRunner::new(config),
+        None => TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha)),
+    }
+}
+
 #[test]
 fn flow_mods_leave_the_same_rules_as_in_ovs() {
     let Some(ovs) = Ovs::start() else { return };
     let ovs = RefCell::new(ovs);
     let places = prop::collection::vec(any_place(), 1..6);
     let changes = prop::collection::vec(any_change(), 1..30);
-    let mut runner = TestRunner::new(ProptestConfig {
-        cases: 200,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    });
+    let mut runner = runner();
     let outcome = runner.run(&(places, changes), |(places, changes)| {
         let mut ovs = ovs.borrow_mut();
         ovs.clear();
@@ -351,11 +364,7 @@ fn packets_reach_the_same_ports_as_in_ovs() {
     let ovs = RefCell::new(ovs);
     let rules = prop::collection::vec((any_place(), any_wishes()), 1..25);
     let frames = prop::collection::vec((1..=PORTS, any_frame()), 1..12);
-    let mut runner = TestRunner::new(ProptestConfig {
-        cases: 200,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    });
+    let mut runner = runner();
     let outcome = runner.run(&(rules, frames), |(rules, frames)| {
         let mut ovs = ovs.borrow_mut();
         ovs.clear();
@@ -363,7 +372,7 @@ fn packets_reach_the_same_ports_as_in_ovs() {
         for (priority, (place, wishes)) in (1..).zip(&rules) {
             let flow_mod = place.flow_mod(FlowCommand::Add, priority, wishes);
             sim.flow_mod(&flow_mod);
-            ovs.flow_mod(&flow_mod).unwrap();
+            prop_assert_eq!(ovs.flow_mod(&flow_mod), Ok(()), "{:?}", flow_mod);
         }
         for (ofport, frame) in &frames {
             compare(&sim, &mut ovs, *ofport, frame)?;
