@@ -10,33 +10,8 @@ use tollgate_packet::{FlowKey, FlowMask, MacAddr};
 
 const MAC: MacAddr = MacAddr([0xff; 6]);
 
-const NOTHING: FlowKey = FlowKey {
-    in_port: 0,
-    eth_type: 0,
-    ip_proto: 0,
-    ip_frag: 0,
-    eth_dst: MacAddr([0; 6]),
-    vlan_tci: 0,
-    eth_src: MacAddr([0; 6]),
-    inner_vlan_tci: 0,
-    vlan_tpid: 0,
-    inner_vlan_tpid: 0,
-    ip_tos: 0,
-    ip_ttl: 0,
-    tcp_flags: 0,
-    l4_src: 0,
-    l4_dst: 0,
-    ipv6_label: 0,
-    ip_src: [0; 16],
-    ip_dst: [0; 16],
-    arp_sha: MacAddr([0; 6]),
-    reserved0: 0,
-    arp_tha: MacAddr([0; 6]),
-    reserved1: 0,
-};
-
 /// Metadata alone, then with the ingress port (which every megaflow looks at anyway), ...
-const PORT: FlowKey = FlowKey { in_port: u32::MAX, ..NOTHING };
+const PORT: FlowKey = FlowKey { in_port: u32::MAX, ..FlowKey::ZERO };
 /// ... with what kind of packet it is, ...
 const KIND: FlowKey = FlowKey {
     eth_type: u16::MAX,
@@ -63,7 +38,7 @@ const LAYER3: FlowKey = FlowKey {
 };
 
 const STAGES: [FlowMask; 5] =
-    [FlowMask(NOTHING), FlowMask(PORT), FlowMask(KIND), FlowMask(LAYER2), FlowMask(LAYER3)];
+    [FlowMask(FlowKey::ZERO), FlowMask(PORT), FlowMask(KIND), FlowMask(LAYER2), FlowMask(LAYER3)];
 
 /// One stage of one subtable: the masked keys of its rules, as hashes. Two keys with one hash only
 /// make a lookup go on to the next stage, as if the stage were not there.

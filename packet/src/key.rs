@@ -84,6 +84,32 @@ pub struct FlowKey {
 }
 
 impl FlowKey {
+    /// No field at all; what [`Default`] gives, for constants.
+    pub const ZERO: Self = Self {
+        in_port: 0,
+        eth_type: 0,
+        ip_proto: 0,
+        ip_frag: 0,
+        eth_dst: MacAddr([0; 6]),
+        vlan_tci: 0,
+        eth_src: MacAddr([0; 6]),
+        inner_vlan_tci: 0,
+        vlan_tpid: 0,
+        inner_vlan_tpid: 0,
+        ip_tos: 0,
+        ip_ttl: 0,
+        tcp_flags: 0,
+        l4_src: 0,
+        l4_dst: 0,
+        ipv6_label: 0,
+        ip_src: [0; 16],
+        ip_dst: [0; 16],
+        arp_sha: MacAddr([0; 6]),
+        reserved0: 0,
+        arp_tha: MacAddr([0; 6]),
+        reserved1: 0,
+    };
+
     /// The key as words, for hashing, masking and comparing.
     #[inline]
     pub fn words(&self) -> &[u64; FLOW_WORDS] {
@@ -188,7 +214,7 @@ pub struct FlowMatch {
 
 impl FlowMatch {
     /// Matches every packet.
-    pub const ANY: Self = Self { key: ZERO_KEY, mask: FlowMask(ZERO_KEY) };
+    pub const ANY: Self = Self { key: FlowKey::ZERO, mask: FlowMask(FlowKey::ZERO) };
 
     /// `key` restricted to `mask`.
     pub fn new(key: &FlowKey, mask: FlowMask) -> Self {
@@ -220,31 +246,6 @@ impl FlowMatch {
             .all(|((key, mask), (other, other_mask))| (key ^ other) & mask & other_mask == 0)
     }
 }
-
-const ZERO_KEY: FlowKey = FlowKey {
-    in_port: 0,
-    eth_type: 0,
-    ip_proto: 0,
-    ip_frag: 0,
-    eth_dst: MacAddr([0; 6]),
-    vlan_tci: 0,
-    eth_src: MacAddr([0; 6]),
-    inner_vlan_tci: 0,
-    vlan_tpid: 0,
-    inner_vlan_tpid: 0,
-    ip_tos: 0,
-    ip_ttl: 0,
-    tcp_flags: 0,
-    l4_src: 0,
-    l4_dst: 0,
-    ipv6_label: 0,
-    ip_src: [0; 16],
-    ip_dst: [0; 16],
-    arp_sha: MacAddr([0; 6]),
-    reserved0: 0,
-    arp_tha: MacAddr([0; 6]),
-    reserved1: 0,
-};
 
 #[cfg(test)]
 mod tests {

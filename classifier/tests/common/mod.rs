@@ -6,30 +6,7 @@ use proptest::sample::select;
 use tollgate_packet::key::{FRAG_ANY, FRAG_LATER, VLAN_PRESENT};
 use tollgate_packet::{FLOW_WORDS, FlowKey, FlowMask, FlowMatch, MacAddr};
 
-const NOTHING: FlowMask = FlowMask(FlowKey {
-    in_port: 0,
-    eth_type: 0,
-    ip_proto: 0,
-    ip_frag: 0,
-    eth_dst: MacAddr([0; 6]),
-    vlan_tci: 0,
-    eth_src: MacAddr([0; 6]),
-    inner_vlan_tci: 0,
-    vlan_tpid: 0,
-    inner_vlan_tpid: 0,
-    ip_tos: 0,
-    ip_ttl: 0,
-    tcp_flags: 0,
-    l4_src: 0,
-    l4_dst: 0,
-    ipv6_label: 0,
-    ip_src: [0; 16],
-    ip_dst: [0; 16],
-    arp_sha: MacAddr([0; 6]),
-    reserved0: 0,
-    arp_tha: MacAddr([0; 6]),
-    reserved1: 0,
-});
+const NOTHING: FlowMask = FlowMask(FlowKey::ZERO);
 
 pub(crate) fn packet() -> impl Strategy<Value = FlowKey> {
     let word0 = (0..3u32, select(&[0x0800u16, 0x86dd][..]), select(&[6u8, 17][..]));
