@@ -155,7 +155,7 @@ pub(super) fn print_next(csv: &Path) {
         "\nRaw figures: {}\n\n\
          Next, with a switch of your own:\n\
          \x20 export TOLLGATE_RUNDIR=$HOME/tollgate PATH=$PWD/target/release:$PATH\n\
-         \x20 switchd &\n\
+         \x20 setsid switchd & sleep 1\n\
          \x20 ofctl bridge add br0\n\
          \x20 ofctl port add br0 vm1                  # a VM attaches at $TOLLGATE_RUNDIR/vhost/vm1: docs/attach.md\n\
          \x20 ofctl port add br0 vm2\n\
