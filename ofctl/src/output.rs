@@ -4,11 +4,23 @@ use std::io::{self, Write};
 
 use comfy_table::{CellAlignment, Table, presets};
 
+/// Standard output could not be written. A type of its own, because a switch that hangs up is the
+/// same `io::Error`, and must never pass for a reader of the output that has gone away.
+#[derive(Debug)]
+pub(crate) struct OutputError(io::Error);
+
+impl std::fmt::Display for OutputError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "standard output: {}", self.0)
+    }
+}
+
+impl std::error::Error for OutputError {}
+
 /// Prints to standard output; a reader that has gone away is an error that ends the command.
-pub(crate) fn print(text: &str) -> io::Result<()> {
+pub(crate) fn print(text: &str) -> Result<(), OutputError> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(OutputError)
 }
 
 /// Prints one line about a failure to standard error.
@@ -19,7 +31,9 @@ pub(crate) fn fail(message: &str) {
 
 /// Whether the failure is only that nobody reads the output any more (`ofctl ... | head`).
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    error
+        .downcast_ref::<OutputError>()
+        .is_some_and(|OutputError(error)| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// A column of a table.

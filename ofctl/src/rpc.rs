@@ -19,13 +19,17 @@ pub(crate) fn call(run_dir: &Path, method: &str, params: Value) -> anyhow::Resul
     stream.set_write_timeout(Some(SILENCE_MAX))?;
     let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
     let lost = || format!("{}: the switch broke off during {method}", socket.display());
-    stream.write_all(format!("{request}\n").as_bytes()).with_context(lost)?;
-    let reply = serde_json::Deserializer::from_reader(BufReader::new(stream))
-        .into_iter::<Value>()
-        .next()
-        .ok_or_else(|| anyhow!(lost()))?
-        .with_context(lost)?;
-    result_of(reply, method)
+    // A switch that hangs up at once may have said why before, so the reply is read even if the
+    // request could not be written.
+    let written = stream.write_all(format!("{request}\n").as_bytes());
+    let reply =
+        serde_json::Deserializer::from_reader(BufReader::new(stream)).into_iter::<Value>().next();
+    match (reply, written) {
+        (Some(Ok(reply)), _) => result_of(reply, method),
+        (_, Err(error)) => Err(error).with_context(lost),
+        (Some(Err(error)), Ok(())) => Err(error).with_context(lost),
+        (None, Ok(())) => bail!(lost()),
+    }
 }
 
 fn result_of(mut reply: Value, method: &str) -> anyhow::Result<Value> {

@@ -43,8 +43,10 @@ impl Connection {
 
     fn negotiate(&mut self) -> anyhow::Result<()> {
         self.stream.set_read_timeout(Some(HELLO_MAX))?;
-        self.stream.write_all(&Message::Hello(Hello::OURS).encode(self.xid)).map_err(broken)?;
-        match self.receive()? {
+        // The switch speaks first too, and may say why it hangs up: heard even if writing failed.
+        let written = self.stream.write_all(&Message::Hello(Hello::OURS).encode(self.xid));
+        let heard = self.hear().map_err(no_openflow)?;
+        match heard {
             (header, Message::Hello(hello)) if hello.speaks_1_3(&header) => {}
             (header, Message::Hello(_)) => bail!(
                 "the switch does not speak OpenFlow 1.3 (its HELLO has version {:#04x})",
@@ -55,6 +57,7 @@ impl Connection {
             }
             _ => bail!("the switch does not begin with a HELLO: no OpenFlow socket?"),
         }
+        written.map_err(broken)?;
         self.stream.set_read_timeout(Some(SILENCE_MAX))?;
         Ok(())
     }
@@ -66,14 +69,24 @@ impl Connection {
 
     /// The next message of the switch.
     fn receive(&mut self) -> anyhow::Result<(Header, Message)> {
+        self.hear().map_err(|error| match error.downcast::<io::Error>() {
+            Ok(error) => broken(error),
+            Err(error) => error,
+        })
+    }
+
+    /// The next message of the switch, or the `io::Error` as it came.
+    fn hear(&mut self) -> anyhow::Result<(Header, Message)> {
         let mut bytes = vec![0; HEADER_BYTES];
-        self.stream.read_exact(&mut bytes).map_err(broken)?;
+        self.stream.read_exact(&mut bytes)?;
         let header = *bytes.first_chunk().ok_or(anyhow!("no header"))?;
         let header = Header::decode(header).context("the switch sent a malformed message")?;
+        // Text in place of a header would have us wait for a body that never comes.
+        if header.message_type > MESSAGE_TYPE_MAX {
+            bail!("the switch sent a malformed message");
+        }
         bytes.resize(usize::from(header.length), 0);
-        self.stream
-            .read_exact(bytes.get_mut(HEADER_BYTES..).unwrap_or_default())
-            .map_err(broken)?;
+        self.stream.read_exact(bytes.get_mut(HEADER_BYTES..).unwrap_or_default())?;
         Message::decode(&bytes).context("the switch sent a malformed message")
     }
 
@@ -231,14 +244,32 @@ impl Batch {
 /// Where the transaction id stands in the header.
 const XID_OFFSET: usize = 4;
 
+/// OFPT_METER_MOD, the last message type of OpenFlow 1.3.
+const MESSAGE_TYPE_MAX: u8 = 29;
+
 /// The answer has a type that does not fit the request.
 pub(crate) fn unexpected() -> anyhow::Error {
     anyhow!("the switch's answer does not fit the question")
 }
 
+/// What came, or did not come, instead of a HELLO.
+fn no_openflow(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast::<io::Error>() {
+        Ok(error) if is_timeout(&error) => {
+            anyhow!("does not speak OpenFlow: no HELLO within {} s", HELLO_MAX.as_secs())
+        }
+        Ok(error) => broken(error),
+        Err(error) => error.context("does not speak OpenFlow"),
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
 fn broken(error: io::Error) -> anyhow::Error {
     match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+        _ if is_timeout(&error) => {
             anyhow!("the switch does not answer ({} s)", SILENCE_MAX.as_secs())
         }
         io::ErrorKind::UnexpectedEof
