@@ -6,6 +6,9 @@ use crate::wire::{Reader, Writer};
 
 /// Highest number of a physical or logical port.
 pub const OFPP_MAX: u32 = 0xffff_ff00;
+/// Highest port number that flow text may name, as in Open vSwitch: above it are the reserved
+/// numbers of OpenFlow 1.0, and what does not fit into its 16 bits.
+pub const TEXT_PORT_MAX: u32 = 0xfeff;
 /// Send back out of the port the packet came in by.
 pub const OFPP_IN_PORT: u32 = 0xffff_fff8;
 /// Submit to the first table (packet-out only).

@@ -93,7 +93,7 @@ fn a_value_out_of_range_is_refused_with_the_range() {
     );
     assert_refused(
         "in_port=vm7,actions=drop",
-        "in_port=vm7: expected a port number, the name of a port of this bridge, or LOCAL",
+        "in_port=vm7: expected a port number up to 65279, the name of a port of this bridge, or LOCAL",
     );
     assert_refused(
         "ip,ip_frag=maybe,actions=drop",

@@ -243,8 +243,8 @@ impl<'a> ListParser<'a> {
     fn output(&self, text: &str) -> Result<Action, ParseError> {
         parse_port(text, self.names).map(output_to).ok_or_else(|| {
             ParseError::new(format!(
-                "output:{text}: expected a port number, the name of a port of this bridge, or one \
-                 of IN_PORT, NORMAL, FLOOD, ALL, CONTROLLER, LOCAL"
+                "output:{text}: expected a port number up to 65279, the name of a port of this bridge, \
+                 or one of IN_PORT, NORMAL, FLOOD, ALL, CONTROLLER, LOCAL"
             ))
         })
     }

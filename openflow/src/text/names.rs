@@ -1,6 +1,6 @@
 //! Port names: looking them up, and writing them so that they can be read back.
 
-use crate::port::{OFPP_MAX, PortDesc, RESERVED_PORTS};
+use crate::port::{PortDesc, RESERVED_PORTS, TEXT_PORT_MAX};
 
 /// The names of a bridge's ports.
 pub trait PortNames {
@@ -69,7 +69,7 @@ pub fn parse_port(text: &str, names: &dyn PortNames) -> Option<u32> {
     match number {
         Some(number) => {
             let reserved = RESERVED_PORTS.iter().any(|(_, reserved)| *reserved == number);
-            (number <= OFPP_MAX || reserved).then_some(number)
+            (number <= TEXT_PORT_MAX || reserved).then_some(number)
         }
         None => RESERVED_PORTS
             .iter()
@@ -148,8 +148,9 @@ mod tests {
         assert_eq!(parse_port("local", &table()), Some(crate::port::OFPP_LOCAL));
         assert_eq!(parse_port("flood", &table()), Some(crate::port::OFPP_FLOOD));
         assert_eq!(parse_port("nosuch", &table()), None);
-        assert_eq!(parse_port("4294967040", &table()), Some(OFPP_MAX));
-        assert_eq!(parse_port("4294967041", &table()), None);
+        assert_eq!(parse_port("65279", &table()), Some(TEXT_PORT_MAX));
+        assert_eq!(parse_port("65280", &table()), None);
+        assert_eq!(parse_port("4294967294", &table()), Some(crate::port::OFPP_LOCAL));
         assert_eq!(parse_port("\"open", &table()), None);
     }
 }

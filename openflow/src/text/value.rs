@@ -66,7 +66,11 @@ pub(super) fn parse_field(
 }
 
 pub(super) fn unknown_port(key: &str, text: &str) -> ParseError {
-    ParseError::value(key, text, "a port number, the name of a port of this bridge, or LOCAL")
+    ParseError::value(
+        key,
+        text,
+        "a port number up to 65279, the name of a port of this bridge, or LOCAL",
+    )
 }
 
 fn parse_value(

@@ -36,7 +36,11 @@ fn field(field: Field) -> BoxedStrategy<OxmField> {
 }
 
 fn port() -> impl Strategy<Value = u32> {
-    prop_oneof![1..=OFPP_MAX, 1..20_u32, select(&[OFPP_LOCAL, OFPP_CONTROLLER, OFPP_NORMAL][..])]
+    prop_oneof![
+        1..=TEXT_PORT_MAX,
+        1..20_u32,
+        select(&[OFPP_LOCAL, OFPP_CONTROLLER, OFPP_NORMAL][..])
+    ]
 }
 
 /// Fields that stand for a protocol stack, after which others are possible.
@@ -83,7 +87,7 @@ fn action() -> impl Strategy<Value = Action> {
         .prop_flat_map(field)
         .prop_map(|f| Action::SetField(OxmField::exact(f.field(), f.value())));
     prop_oneof![
-        (1..=OFPP_MAX).prop_map(|port| Action::Output { port, max_len: 0 }),
+        (1..=TEXT_PORT_MAX).prop_map(|port| Action::Output { port, max_len: 0 }),
         select(&[OFPP_IN_PORT, OFPP_NORMAL, OFPP_FLOOD, OFPP_ALL, OFPP_LOCAL, OFPP_TABLE][..])
             .prop_map(|port| Action::Output { port, max_len: 0 }),
         any::<u16>().prop_map(|max_len| Action::Output { port: OFPP_CONTROLLER, max_len }),
