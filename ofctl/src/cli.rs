@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::limits::WEIGHTS;
+
 /// Controls a running Tollgate switch.
 ///
 /// Flow commands have ovs-ofctl's verbs, grammar and output. BRIDGE is the name of a bridge, or
@@ -11,12 +13,13 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 #[derive(Debug, Parser)]
 #[command(name = "ofctl", version, disable_help_subcommand = true)]
 pub(crate) struct Cli {
-    /// Directory of the switch's sockets
+    /// Directory of the switch's sockets [env: TOLLGATE_RUNDIR] [default: /run/tollgate]
+    // (Not clap's `env`: usage lines would show the option as required where the variable is set.)
     #[arg(
         long,
         global = true,
-        env = "TOLLGATE_RUNDIR",
-        default_value = "/run/tollgate",
+        default_value_os_t = default_run_dir(),
+        hide_default_value = true,
         value_name = "DIR"
     )]
     pub(crate) run_dir: PathBuf,
@@ -34,6 +37,13 @@ pub(crate) struct Cli {
 
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+fn default_run_dir() -> PathBuf {
+    match std::env::var_os("TOLLGATE_RUNDIR") {
+        Some(dir) if !dir.is_empty() => PathBuf::from(dir),
+        _ => PathBuf::from("/run/tollgate"),
+    }
 }
 
 /// Options that ovs-ofctl takes before or after its verbs.
@@ -79,6 +89,15 @@ fn parse_protocols(text: &str) -> Result<String, String> {
     } else {
         Err("this program speaks OpenFlow13".to_owned())
     }
+}
+
+/// Only what JSON can carry and the switch can take: NaN and infinity would go out as null, which
+/// is no weight at all.
+fn parse_weight(text: &str) -> Result<f64, String> {
+    let weight: Option<f64> = text.parse().ok();
+    weight.filter(|weight| WEIGHTS.contains(weight)).ok_or_else(|| {
+        format!("a weight is a number from {} to {}", WEIGHTS.start(), WEIGHTS.end())
+    })
 }
 
 #[derive(Debug, Subcommand)]
@@ -206,7 +225,8 @@ pub(crate) enum TenantCommand {
     Set {
         name: String,
         /// Share of a busy core relative to other tenants, 0.001 to 1000
-        #[arg(long)]
+        // (A value may begin with a hyphen so that -1 and -inf are refused for what they are.)
+        #[arg(long, allow_hyphen_values = true, value_parser = parse_weight)]
         weight: Option<f64>,
     },
     /// Show one tenant

@@ -1,6 +1,10 @@
 //! Bounds on waiting and on what is read.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
+
+/// Weights that the switch takes.
+pub(crate) const WEIGHTS: RangeInclusive<f64> = 0.001..=1000.0;
 
 /// How long a switch may be silent while an answer is due. Adding a million flows is one long
 /// stretch of work before the barrier is answered, and takes seconds; a minute means it hangs.

@@ -50,6 +50,9 @@ fn main() -> ExitCode {
 
 fn run(cli: &cli::Cli) -> anyhow::Result<()> {
     match &cli.command {
+        cli::Command::OpenFlow(_) if cli.json => {
+            anyhow::bail!("--json is for bridge, port, tenant, protection, pmd and version")
+        }
         cli::Command::OpenFlow(command) => openflow::run(cli, command),
         cli::Command::Manage(command) => manage::run(cli, command),
     }

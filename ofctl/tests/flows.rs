@@ -3,6 +3,8 @@
 mod support;
 
 use std::fs;
+use std::io::Write;
+use std::os::unix::net::UnixListener;
 
 use support::switch::{Behaviour, serve};
 use support::{ofctl, ofctl_with_input};
@@ -230,4 +232,71 @@ fn options_are_accepted_before_and_after_the_verb_and_wrong_ones_refused() {
     assert!(!ofctl(dir.path(), &["dump-flowz", "br0"]).ok);
     assert!(ofctl(dir.path(), &["--help"]).ok);
     assert!(ofctl(dir.path(), &["--version"]).ok);
+}
+
+#[test]
+fn a_port_number_that_no_port_can_have_is_refused_as_ovs_ofctl_does() {
+    let dir = tempdir().unwrap();
+    let sent = serve(dir.path(), Behaviour::default());
+    for port in ["99999", "65280", "65536", "4294967039", "4294967040", "4294967287", "4294967296"]
+    {
+        let flow = format!("in_port={port},actions=drop");
+        let failure = ofctl(dir.path(), &["add-flow", "br0", &flow]).failure();
+        assert_eq!(
+            failure,
+            format!(
+                "ofctl: in_port={port}: expected a port number up to 65279, the name of a port of \
+                 this bridge, or LOCAL"
+            )
+        );
+        let flow = format!("actions=output:{port}");
+        let failure = ofctl(dir.path(), &["add-flow", "br0", &flow]).failure();
+        assert!(failure.contains("up to 65279"), "{failure}");
+    }
+    assert!(sent.lock().unwrap().is_empty());
+    for port in ["1", "65279", "LOCAL", "4294967294"] {
+        let flow = format!("in_port={port},actions=drop");
+        ofctl(dir.path(), &["add-flow", "br0", &flow]).success();
+    }
+}
+
+#[test]
+fn a_socket_that_is_silent_or_speaks_json_does_not_speak_openflow() {
+    let dir = tempdir().unwrap();
+    let socket = dir.path().join("rpc.sock");
+    let _silent = UnixListener::bind(&socket).unwrap();
+    let target = format!("unix:{}", socket.display());
+    let failure = ofctl(dir.path(), &["dump-flows", &target]).failure();
+    let path = socket.display();
+    assert_eq!(failure, format!("ofctl: {path}: does not speak OpenFlow: no HELLO within 5 s"));
+
+    let socket = dir.path().join("other.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            stream.unwrap().write_all(b"{\"jsonrpc\": \"2.0\"}\n").unwrap();
+        }
+    });
+    let target = format!("unix:{}", socket.display());
+    let failure = ofctl(dir.path(), &["dump-flows", &target]).failure();
+    assert!(failure.contains("does not speak OpenFlow"), "{failure}");
+}
+
+#[test]
+fn a_switch_that_closes_at_once_fails_flow_commands() {
+    let dir = tempdir().unwrap();
+    let listener = UnixListener::bind(dir.path().join("br0.mgmt")).unwrap();
+    std::thread::spawn(move || listener.incoming().for_each(drop));
+    for _ in 0..50 {
+        let failure = ofctl(dir.path(), &["dump-flows", "br0"]).failure();
+        assert!(failure.contains("the switch closed the connection"), "{failure}");
+    }
+}
+
+#[test]
+fn json_of_a_flow_command_is_refused_and_not_ignored() {
+    let dir = tempdir().unwrap();
+    serve(dir.path(), Behaviour::default());
+    let failure = ofctl(dir.path(), &["--json", "dump-flows", "br0"]).failure();
+    assert_eq!(failure, "ofctl: --json is for bridge, port, tenant, protection, pmd and version");
 }

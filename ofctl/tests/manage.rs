@@ -3,9 +3,12 @@
 
 mod support;
 
+use std::io::Write;
+use std::os::unix::net::UnixListener;
+
 use serde_json::{Value, json};
-use support::ofctl;
 use support::rpc::serve;
+use support::{command, ofctl};
 use tempfile::tempdir;
 
 /// Method and parameters that a command sends.
@@ -103,9 +106,9 @@ fn json_is_the_result_as_it_came() {
 #[test]
 fn a_refusal_is_its_message_in_one_line() {
     let dir = tempdir().unwrap();
-    let message = "weight: 0 is outside 0.001 to 1000";
+    let message = "tenant: no room for another";
     serve(dir.path(), json!({"error": {"code": -32602, "message": message}}));
-    let failure = ofctl(dir.path(), &["tenant", "set", "t", "--weight", "0"]).failure();
+    let failure = ofctl(dir.path(), &["tenant", "set", "t", "--weight", "2"]).failure();
     assert_eq!(failure, format!("ofctl: {message}"));
 }
 
@@ -116,4 +119,86 @@ fn without_a_daemon_the_socket_is_named() {
     let socket = dir.path().join("rpc.sock");
     assert!(failure.contains(socket.to_str().unwrap()), "{failure}");
     assert!(failure.contains("is switchd running"), "{failure}");
+}
+
+#[test]
+fn a_switch_that_closes_at_once_is_a_failure_and_not_a_broken_pipe_on_stdout() {
+    let dir = tempdir().unwrap();
+    let listener = UnixListener::bind(dir.path().join("rpc.sock")).unwrap();
+    std::thread::spawn(move || listener.incoming().for_each(drop));
+    // Whether the write or the read meets the closed socket is a race: both must fail.
+    for _ in 0..50 {
+        let failure = ofctl(dir.path(), &["port", "list"]).failure();
+        assert!(failure.contains("the switch broke off during port_list"), "{failure}");
+    }
+}
+
+#[test]
+fn the_reason_of_a_switch_that_closes_at_once_is_shown() {
+    let dir = tempdir().unwrap();
+    let listener = UnixListener::bind(dir.path().join("rpc.sock")).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let reply =
+                json!({"jsonrpc": "2.0", "id": null, "error": {"code": 1, "message": "too many"}});
+            stream.unwrap().write_all(format!("{reply}\n").as_bytes()).unwrap();
+        }
+    });
+    for _ in 0..50 {
+        assert_eq!(ofctl(dir.path(), &["port", "list"]).failure(), "ofctl: too many");
+    }
+}
+
+#[test]
+fn a_reader_of_the_output_that_goes_away_is_no_failure() {
+    let dir = tempdir().unwrap();
+    serve(dir.path(), json!({"result": []}));
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = command(dir.path(), &["port", "list"]).stdout(writer).output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+#[test]
+fn a_weight_that_is_no_number_or_out_of_range_is_refused_before_it_is_sent() {
+    let dir = tempdir().unwrap();
+    let requests = serve(dir.path(), json!({"result": {}}));
+    for weight in ["nan", "inf", "-inf", "-1", "0", "1001", "1e400", "much"] {
+        for arguments in
+            [vec!["--weight".to_owned(), weight.to_owned()], vec![format!("--weight={weight}")]]
+        {
+            let mut all = vec!["tenant", "set", "vm1"];
+            all.extend(arguments.iter().map(String::as_str));
+            let outcome = ofctl(dir.path(), &all);
+            assert!(!outcome.ok, "{all:?}");
+            assert!(outcome.err.contains("--weight"), "{all:?}: {}", outcome.err);
+            assert!(outcome.err.contains("from 0.001 to 1000"), "{all:?}: {}", outcome.err);
+        }
+    }
+    assert!(requests.lock().unwrap().is_empty());
+    for weight in ["0.001", "1000"] {
+        ofctl(dir.path(), &["tenant", "set", "vm1", "--weight", weight]).success();
+    }
+}
+
+#[test]
+fn tenant_set_says_what_is_in_force_and_whether_the_tenant_has_ports() {
+    let dir = tempdir().unwrap();
+    serve(dir.path(), json!({"result": {"tenant": "vm1", "weight": 1.0, "ports": []}}));
+    let said = ofctl(dir.path(), &["tenant", "set", "vm1"]).success();
+    assert_eq!(said, "tenant vm1: weight 1, no ports\n");
+    let dir = tempdir().unwrap();
+    serve(dir.path(), json!({"result": {"tenant": "vm1", "weight": 1.71, "ports": ["a", "b"]}}));
+    let said = ofctl(dir.path(), &["tenant", "set", "vm1", "--weight", "1.71"]).success();
+    assert_eq!(said, "tenant vm1: weight 1.71, ports a,b\n");
+}
+
+#[test]
+fn usage_does_not_show_the_run_directory_as_required_where_the_variable_is_set() {
+    let dir = tempdir().unwrap();
+    let outcome = ofctl(dir.path(), &["tenant", "get"]);
+    assert!(!outcome.ok);
+    assert!(outcome.err.contains("Usage: ofctl tenant get"), "{}", outcome.err);
+    assert!(!outcome.err.contains("--run-dir"), "{}", outcome.err);
 }

@@ -9,7 +9,7 @@ use crate::rundir::DEFAULT_RUN_DIR;
 
 /// Tollgate, a software switch for virtual machines in which no tenant can take another's time.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "switchd", version)]
+#[command(name = "switchd", version, override_usage = "switchd [OPTIONS]")]
 pub struct Args {
     /// Configuration file (TOML); without one, every key has its default and there are no bridges.
     #[arg(long, short, value_name = "FILE")]

@@ -100,7 +100,7 @@ fn tenant(command: &TenantCommand) -> Call {
         TenantCommand::Set { name, weight } => {
             let weight = weight.map(Value::from);
             let params = present([("tenant", Some(name.clone().into())), ("weight", weight)]);
-            Call::new("tenant_set", params, view::nothing)
+            Call::new("tenant_set", params, view::tenant_set)
         }
         TenantCommand::Get { name } => {
             Call::new("tenant_get", json!({ "tenant": name }), view::tenant)

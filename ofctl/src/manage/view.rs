@@ -90,6 +90,16 @@ pub(super) fn tenant(result: &Value) -> String {
     tenant_table(std::slice::from_ref(result))
 }
 
+/// What is in force now: the switch makes a tenant of any name, so a mistyped one shows by having
+/// no ports.
+pub(super) fn tenant_set(result: &Value) -> String {
+    let Some(weight) = member(result, "weight").as_f64() else { return String::new() };
+    let ports: Vec<String> = items(member(result, "ports")).iter().map(plain).collect();
+    let ports =
+        if ports.is_empty() { "no ports".to_owned() } else { format!("ports {}", ports.join(",")) };
+    format!("tenant {}: weight {weight}, {ports}\n", text(result, "tenant"))
+}
+
 fn tenant_table(tenants: &[Value]) -> String {
     let columns = [
         ("TENANT", Left),

@@ -61,7 +61,8 @@ pub(crate) fn ofctl_with_input(run_dir: &Path, arguments: &[&str], input: &str) 
     child.wait_with_output().unwrap().into()
 }
 
-fn command(run_dir: &Path, arguments: &[&str]) -> Command {
+/// `ofctl`, not yet started.
+pub(crate) fn command(run_dir: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ofctl"));
     command.env("TOLLGATE_RUNDIR", run_dir).args(arguments);
     command
