@@ -198,10 +198,15 @@ pub fn format_error(code: ErrorCode) -> String {
     let meaning = match code {
         ErrorCode::OFPFMFC_TABLE_FULL => "the table is full",
         ErrorCode::OFPFMFC_OVERLAP => "it overlaps a flow of the same priority",
-        ErrorCode::OFPFMFC_BAD_TABLE_ID | ErrorCode::OFPBRC_BAD_TABLE_ID => {
-            "the switch has no such table"
+        ErrorCode::OFPFMFC_BAD_TABLE_ID
+        | ErrorCode::OFPBRC_BAD_TABLE_ID
+        | ErrorCode::OFPBIC_BAD_TABLE_ID => {
+            "the switch has no such table, or goto_table does not lead forwards"
         }
-        ErrorCode::OFPBAC_BAD_OUT_PORT => "the switch has no such output port",
+        ErrorCode::OFPBIC_UNSUP_INST => "the switch does not support one of the instructions",
+        ErrorCode::OFPBAC_BAD_OUT_PORT => {
+            "the switch has no such output port, or does not support a reserved one like CONTROLLER or LOCAL"
+        }
         ErrorCode::OFPBAC_BAD_OUT_GROUP => "the switch has no such group",
         ErrorCode::OFPMMFC_INVALID_METER => "the switch has no such meter",
         ErrorCode::OFPBMC_BAD_FIELD => "the switch cannot match one of the fields",
