@@ -90,11 +90,8 @@ impl Pmd {
         } = parts;
         let mut scheduler = Scheduler::new(config.scheduler, MAX_TENANTS as u16)?;
         scheduler.set_protection(config.protection);
-        let mut exact = ExactTable::new(config.exact_entries, MAX_TENANTS, HashSecret::random());
-        for owner in 0..MAX_TENANTS {
-            // Whole table to anybody while there is room; B divides it by occupancy and weight.
-            exact.set_quota(owner as u16, config.exact_entries as u32);
-        }
+        // Each owner's quota is the whole table: an owner evicts only its own entries, but may fill it.
+        let exact = ExactTable::new(config.exact_entries, MAX_TENANTS, HashSecret::random());
         let megaflows =
             MegaflowCache::new(config.megaflows_max, config.subtables_max, HashSecret::random());
         let books = Books::new(MAX_TENANTS as u16);

@@ -114,6 +114,11 @@ impl Pmd {
             self.egress.run(&megaflow, &mut frames, 0, key_hash, ports, source);
             self.egress.flush(&frames, ports, source);
         }
+        self.let_go(megaflow, install, frame);
+    }
+
+    /// What is left of an answer: its decision goes into the caches or home, its bytes go home.
+    fn let_go(&mut self, megaflow: Arc<Megaflow>, install: bool, frame: Vec<u8>) {
         if install {
             self.cache.install(megaflow);
         } else {
@@ -137,12 +142,7 @@ impl Pmd {
                 counters.dropped(DropReason::MissQueueFull, 1);
             }
         }
-        if install {
-            self.cache.install(megaflow);
-        } else {
-            self.cache.decline(megaflow);
-        }
-        self.cache.send_frame_home(frame);
+        self.let_go(megaflow, install, frame);
     }
 
     /// Takes a burst from the tenant's next ring and sees it through.
