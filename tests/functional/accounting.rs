@@ -4,7 +4,7 @@ use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use tollgate_guest::port::PortConfig;
 
-use crate::lab::{Lab, balance, count, drops, udp};
+use proving_ground::lab::{Lab, balance, count, drops, udp};
 
 #[test]
 fn every_frame_is_accounted_for_whatever_became_of_it() -> anyhow::Result<()> {

@@ -7,7 +7,7 @@ use anyhow::ensure;
 use etherparse::{PacketBuilder, SlicedPacket, VlanId};
 use tollgate_guest::port::PortConfig;
 
-use crate::lab::{Arrivals, Lab, count, mac, udp};
+use proving_ground::lab::{Arrivals, Lab, count, mac, udp};
 
 /// Sends `frame` into `from` twice and demands that exactly `expected` comes out each time.
 fn demand(

@@ -10,7 +10,7 @@ use proving_ground::switch::Options;
 use proving_ground::{Switch, binaries};
 use serde_json::json;
 
-use crate::lab::{Lab, udp};
+use proving_ground::lab::{Lab, udp};
 
 #[test]
 fn sigterm_and_sigint_end_it_with_success_and_without_sockets() -> anyhow::Result<()> {
@@ -72,7 +72,7 @@ fn guests_come_back_after_a_restart_of_the_switch() -> anyhow::Result<()> {
     lab.switch.add_flows(&["in_port=vm1,actions=output:vm2"])?;
     let frame = udp(1, 2, 7, 60);
     ensure!(lab.port("vm1")?.send(&frame, 1), "no room");
-    let arrived = proving_ground::process::eventually("frame", crate::lab::LIMIT, || {
+    let arrived = proving_ground::process::eventually("frame", proving_ground::lab::LIMIT, || {
         let got = lab.collect()?;
         Ok((!got.is_empty()).then_some(got))
     })?;
@@ -95,7 +95,7 @@ fn runs_as_an_ordinary_user() -> anyhow::Result<()> {
     command.arg("--run-dir").arg(&run_dir);
     let log = directory.path().join("log");
     let mut daemon = proving_ground::process::Supervised::spawn("switchd", &mut command, &log)?;
-    daemon.wait_until("answer", crate::lab::LIMIT, |_| {
+    daemon.wait_until("answer", proving_ground::lab::LIMIT, |_| {
         let mut client = proving_ground::rpc::Client::connect(&run_dir.join("rpc.sock")).ok()?;
         client.call("bridge_add", json!({"name": "br0"})).ok()
     })?;

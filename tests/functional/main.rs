@@ -3,7 +3,6 @@
 
 mod accounting;
 mod forwarding;
-mod lab;
 mod lifecycle;
 mod ports;
 mod time;

@@ -9,7 +9,7 @@ use proving_ground::process::eventually;
 use serde_json::json;
 use tollgate_guest::port::Resume;
 
-use crate::lab::{LIMIT, Lab, udp};
+use proving_ground::lab::{LIMIT, Lab, udp};
 
 /// A frame from vm1 reaches vm2.
 fn carries(lab: &mut Lab) -> anyhow::Result<()> {

@@ -8,7 +8,7 @@ use serde_json::json;
 use tollgate_guest::generator::pin_to_core;
 use tollgate_guest::port::PortConfig;
 
-use crate::lab::{Lab, count, udp};
+use proving_ground::lab::{Lab, count, udp};
 
 /// Cycles of load that a share is taken over: some hundred thousand turns.
 const WINDOW_CYCLES: u64 = 500_000_000;

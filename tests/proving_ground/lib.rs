@@ -9,6 +9,8 @@
 //! CI) it fails instead. [`require!`] does that.
 
 pub mod binaries;
+pub mod controller;
+pub mod lab;
 pub mod process;
 pub mod rpc;
 pub mod skip;

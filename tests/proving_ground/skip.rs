@@ -5,6 +5,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::process::Command;
 
 /// Names the file that skipped tests are added to, one line each.
 pub const SKIP_LIST: &str = "TOLLGATE_SKIP_LIST";
@@ -62,6 +63,20 @@ pub fn program(name: &str, debian_package: &str) -> Result<PathBuf, Missing> {
         .map(|directory| directory.join(name))
         .find(|candidate| candidate.is_file())
         .ok_or_else(|| Missing(format!("{name} is not installed (Debian: {debian_package})")))
+}
+
+/// A Python that can import `module`: `TOLLGATE_PYTHON` if it is set, else `python3`.
+pub fn python_with(module: &str, package: &str) -> Result<PathBuf, Missing> {
+    let named = env::var_os("TOLLGATE_PYTHON").map(PathBuf::from);
+    let python = named.map_or_else(|| program("python3", "python3"), Ok)?;
+    let imported = Command::new(&python).args(["-c", &format!("import {module}")]).output();
+    if imported.is_ok_and(|output| output.status.success()) {
+        return Ok(python);
+    }
+    Err(Missing(format!(
+        "{} has no module {module} (PyPI: {package}; another Python by TOLLGATE_PYTHON)",
+        python.display()
+    )))
 }
 
 /// Whether at least `count` 2 MB hugepages are free now.

@@ -4,28 +4,32 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::Switch;
+use crate::process::eventually;
+use crate::switch::Options;
 use anyhow::{Context as _, ensure};
 use etherparse::PacketBuilder;
-use proving_ground::Switch;
-use proving_ground::process::eventually;
-use proving_ground::switch::Options;
 use serde_json::{Value, json};
 use tollgate_guest::port::{Port, PortConfig};
 
 /// Far beyond anything but a hang.
-pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+pub const LIMIT: Duration = Duration::from_secs(20);
 
 /// Frames by the port that they came out of; ports that got none are left out.
-pub(crate) type Arrivals = BTreeMap<String, Vec<Vec<u8>>>;
+pub type Arrivals = BTreeMap<String, Vec<Vec<u8>>>;
 
 /// A switch, `br0`, and one attached guest for each port, each a tenant of its own.
-pub(crate) struct Lab {
-    pub(crate) switch: Switch,
-    pub(crate) ports: BTreeMap<String, Port>,
+#[derive(Debug)]
+pub struct Lab {
+    /// The daemon.
+    pub switch: Switch,
+    /// The guests by the names of their ports.
+    pub ports: BTreeMap<String, Port>,
 }
 
 impl Lab {
-    pub(crate) fn new(names: &[&str]) -> anyhow::Result<Self> {
+    /// One port and guest for each name.
+    pub fn new(names: &[&str]) -> anyhow::Result<Self> {
         let switch = Switch::start(Options::default())?;
         switch.add_bridge("br0")?;
         let mut lab = Self { switch, ports: BTreeMap::new() };
@@ -36,7 +40,7 @@ impl Lab {
     }
 
     /// Adds a port and attaches a guest that `shape` may change.
-    pub(crate) fn attach(
+    pub fn attach(
         &mut self,
         name: &str,
         shape: impl FnOnce(PortConfig) -> PortConfig,
@@ -49,12 +53,13 @@ impl Lab {
         Ok(())
     }
 
-    pub(crate) fn port(&mut self, name: &str) -> anyhow::Result<&mut Port> {
+    /// The guest on a port.
+    pub fn port(&mut self, name: &str) -> anyhow::Result<&mut Port> {
         self.ports.get_mut(name).with_context(|| format!("no guest {name}"))
     }
 
     /// Sends one frame, waits until the switch has dealt with it, and says what came out where.
-    pub(crate) fn deliver(&mut self, from: &str, frame: &[u8]) -> anyhow::Result<Arrivals> {
+    pub fn deliver(&mut self, from: &str, frame: &[u8]) -> anyhow::Result<Arrivals> {
         ensure!(self.port(from)?.send(frame, 1), "{from} has no room for a frame");
         self.settle()?;
         self.collect()
@@ -62,7 +67,7 @@ impl Lab {
 
     /// Waits until every frame that the guests have sent was read by the switch and is accounted for,
     /// with nothing left in a queue. No sleep decides: the switch's own counters do.
-    pub(crate) fn settle(&self) -> anyhow::Result<()> {
+    pub fn settle(&self) -> anyhow::Result<()> {
         eventually("quiet switch", LIMIT, || {
             let listed = self.switch.call("port_list", json!({}))?;
             let quiet = self.ports.iter().all(|(name, guest)| {
@@ -76,7 +81,7 @@ impl Lab {
     }
 
     /// Takes whatever has arrived at any guest.
-    pub(crate) fn collect(&mut self) -> anyhow::Result<Arrivals> {
+    pub fn collect(&mut self) -> anyhow::Result<Arrivals> {
         let mut arrivals = Arrivals::new();
         for (name, guest) in &mut self.ports {
             let mut frames = Vec::new();
@@ -89,7 +94,7 @@ impl Lab {
     }
 
     /// The `port_list` entry of one port.
-    pub(crate) fn counters(&self, name: &str) -> anyhow::Result<Value> {
+    pub fn counters(&self, name: &str) -> anyhow::Result<Value> {
         self.switch.port(name)
     }
 }
@@ -101,19 +106,19 @@ fn entry<'list>(listed: &'list Value, name: &str) -> &'list Value {
 }
 
 /// A counter of a port; zero if it is not there.
-pub(crate) fn count(port: &Value, key: &str) -> u64 {
+pub fn count(port: &Value, key: &str) -> u64 {
     port[key].as_u64().unwrap_or_default()
 }
 
 /// All drops of a port's frames.
-pub(crate) fn drops(port: &Value) -> u64 {
+pub fn drops(port: &Value) -> u64 {
     let reasons = port["drops"].as_object();
     reasons.map_or(0, |reasons| reasons.values().filter_map(Value::as_u64).sum())
 }
 
 /// What entered through a port less what became of it: rx + clones + injected - forwarded - drops -
 /// queued - consumed.
-pub(crate) fn balance(port: &Value) -> i128 {
+pub fn balance(port: &Value) -> i128 {
     let sum = |keys: &[&str]| keys.iter().map(|key| i128::from(count(port, key))).sum::<i128>();
     sum(&["rx_packets", "clones", "injected"])
         - sum(&["forwarded", "queued", "consumed"])
@@ -121,12 +126,12 @@ pub(crate) fn balance(port: &Value) -> i128 {
 }
 
 /// An Ethernet address by its last byte.
-pub(crate) fn mac(last: u8) -> [u8; 6] {
+pub fn mac(last: u8) -> [u8; 6] {
     [2, 0, 0, 0, 0, last]
 }
 
 /// A UDP frame from guest `from` to guest `to` with `payload` bytes that differ from one another.
-pub(crate) fn udp(from: u8, to: u8, port: u16, payload: usize) -> Vec<u8> {
+pub fn udp(from: u8, to: u8, port: u16, payload: usize) -> Vec<u8> {
     let builder = PacketBuilder::ethernet2(mac(from), mac(to))
         .ipv4([10, 0, 0, from], [10, 0, 0, to], 64)
         .udp(1000, port);
