@@ -17,7 +17,7 @@ use crate::control::Switch;
 use crate::cores;
 use crate::limits::MAX_BLOCKING_THREADS;
 use crate::methods::Methods;
-use crate::pipeline::{Caches, Pipeline, PipelineConfig};
+use crate::pipeline::{Caches, NoEvents, Pipeline, PipelineConfig};
 use crate::rpc;
 use crate::rundir::{BoundSocket, RunDir};
 
@@ -95,7 +95,8 @@ fn start_datapath(
     let caches = Arc::new(Pmds(Arc::clone(&datapath)));
     let pipeline = cores::run_on(config.slow_path.core, config.slow_path.nice, || {
         let settings = PipelineConfig::new(datapath.tsc_hz());
-        Pipeline::start(caches, slow_path, &settings).context("cannot start the slow path")
+        Pipeline::start(caches, slow_path, Arc::new(NoEvents), &settings)
+            .context("cannot start the slow path")
     })?;
     pipeline.set_protection(config.scheduler.protection);
     Ok((datapath, Arc::new(pipeline)))

@@ -105,8 +105,13 @@ impl Switch {
             PortMode::Connect => SocketMode::Connect,
         };
         let config = SessionConfig { name: port.name.clone(), queue_pairs_max: port.queue_pairs };
-        let info =
-            PortInfo { name: port.name.clone(), ofport, index: handle.index, tenant: tenant_index };
+        let info = PortInfo {
+            name: port.name.clone(),
+            ofport,
+            index: handle.index,
+            tenant: tenant_index,
+            config: 0,
+        };
         self.pipeline.port_attach(bridge, info)?;
         let socket = PortSocket::spawn(&path, mode, config, host, Arc::clone(&status));
         let socket = socket.inspect_err(|_| {

@@ -25,6 +25,8 @@ pub struct PortInfo {
     pub index: PortIndex,
     /// Who pays for its packets.
     pub tenant: TenantIndex,
+    /// `OFPPC_*` bits, as PORT_MOD sets them.
+    pub config: u32,
 }
 
 /// A bridge.

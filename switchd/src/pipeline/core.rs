@@ -17,6 +17,7 @@ use tollgate_policy::TenantIndex;
 use super::bridge::{Bridge, BridgeId};
 use super::clock::Clock;
 use super::error::FlowError;
+use super::events::{Event, EventSink};
 use super::fdb::Station;
 use super::flow_mod::{self, Changes};
 use super::limits::{FORGET_PER_WALK, SHADOW_CHUNK};
@@ -56,6 +57,7 @@ pub(super) struct Core {
     telling: Mutex<()>,
     caches: Arc<dyn Caches>,
     clock: Clock,
+    events: Arc<dyn EventSink>,
     megaflows_per_tenant: usize,
 }
 
@@ -69,15 +71,25 @@ pub(super) struct Answer {
 }
 
 impl Core {
-    pub(super) fn new(caches: Arc<dyn Caches>, clock: Clock, megaflows_per_tenant: usize) -> Self {
+    pub(super) fn new(
+        caches: Arc<dyn Caches>,
+        clock: Clock,
+        events: Arc<dyn EventSink>,
+        megaflows_per_tenant: usize,
+    ) -> Self {
         Self {
             state: RwLock::default(),
             shadow: Mutex::new(Shadow::new()),
             telling: Mutex::new(()),
             caches,
             clock,
+            events,
             megaflows_per_tenant,
         }
+    }
+
+    pub(super) fn tell(&self, bridge: BridgeId, event: Event) {
+        self.events.event(bridge, event);
     }
 
     pub(super) fn read(&self) -> RwLockReadGuard<'_, State> {

@@ -12,6 +12,7 @@ mod clock;
 mod compile;
 mod core;
 mod error;
+mod events;
 mod fdb;
 mod features;
 mod flow_mod;
@@ -45,6 +46,10 @@ use tollgate_policy::{TenantIndex, Weight};
 pub use self::bridge::{BridgeId, PortInfo};
 pub use self::core::Caches;
 pub use self::error::{BridgeError, FlowError};
+pub use self::events::{
+    Event, EventSink, FlowRemovedEvent, FlowRemovedReason, NoEvents, PacketInEvent, PacketInReason,
+    PortReason, PortStatusEvent,
+};
 pub use self::features::table_features;
 
 use self::bridge::Bridge;
@@ -94,17 +99,19 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Starts the slow path and the revalidator, without bridges.
+    /// Starts the slow path and the revalidator, without bridges. What controllers should hear of
+    /// goes to `events`.
     ///
     /// # Errors
     /// When a thread cannot be started.
     pub fn start(
         caches: Arc<dyn Caches>,
         end: SlowPathEnd,
+        events: Arc<dyn EventSink>,
         config: &PipelineConfig,
     ) -> io::Result<Self> {
         let clock = Clock::new(config.tsc_hz, tsc::now);
-        let core = Arc::new(Core::new(caches, clock, config.megaflows_per_tenant));
+        let core = Arc::new(Core::new(caches, clock, events, config.megaflows_per_tenant));
         let stopping = Arc::new(AtomicBool::new(false));
         let ledger = Arc::new(Ledger::new());
         let (orders, order_receiver) = mpsc::channel();

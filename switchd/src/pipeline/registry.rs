@@ -3,6 +3,7 @@
 use super::bridge::{Bridge, BridgeId, PortInfo};
 use super::core::Core;
 use super::error::BridgeError;
+use super::events::{Event, PortReason, PortStatusEvent};
 use crate::limits::MAX_OFPORT;
 
 use tollgate_packet::PortIndex;
@@ -43,9 +44,10 @@ impl Core {
             return Err(BridgeError::OfportTaken);
         }
         let (index, ofport) = (port.index, port.ofport);
-        bridge.port_insert(port);
+        bridge.port_insert(port.clone());
         state.ports.insert(index, (id, ofport));
         self.shadow().port_changed(id, ofport);
+        self.tell(id, Event::PortStatus(PortStatusEvent { reason: PortReason::Add, port }));
         Ok(())
     }
 
@@ -58,6 +60,8 @@ impl Core {
         let mut shadow = self.shadow();
         shadow.stations_changed(id, &gone);
         shadow.port_changed(id, ofport);
+        let event = PortStatusEvent { reason: PortReason::Delete, port: port.clone() };
+        self.tell(id, Event::PortStatus(event));
         Ok(port)
     }
 }

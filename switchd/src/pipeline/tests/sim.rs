@@ -17,6 +17,7 @@ use tollgate_policy::TenantIndex;
 use crate::pipeline::bridge::{BridgeId, PortInfo};
 use crate::pipeline::clock::Clock;
 use crate::pipeline::core::{Caches, Core};
+use crate::pipeline::events::NoEvents;
 use crate::pipeline::walk::{Walk, walk};
 
 /// Cycles per millisecond of the simulated counter.
@@ -122,7 +123,8 @@ impl Sim {
         let counter = Arc::clone(&now_tsc);
         let clock = Clock::new(CYCLES_PER_MS * 1000, move || counter.load(Ordering::Relaxed));
         let pmd = Arc::new(FakePmd::default());
-        let core = Core::new(Arc::clone(&pmd) as Arc<dyn Caches>, clock, usize::MAX);
+        let caches = Arc::clone(&pmd) as Arc<dyn Caches>;
+        let core = Core::new(caches, clock, Arc::new(NoEvents), usize::MAX);
         let bridge = core.bridge_add("br0").unwrap();
         let sim = Self { core, pmd, bridge, now_tsc, walks: 0 };
         (1..=ports).for_each(|ofport| sim.attach(ofport));
@@ -135,6 +137,7 @@ impl Sim {
             ofport,
             index: index_of(ofport),
             tenant: TenantIndex(ofport as u16),
+            config: 0,
         };
         self.core.port_attach(self.bridge, port).unwrap();
         self.core.tell_pmds();
