@@ -18,6 +18,7 @@
 )]
 
 pub mod exact;
+pub mod extra;
 pub mod limits;
 pub mod megaflow;
 pub mod rules;
@@ -28,5 +29,6 @@ mod subtables;
 mod tags;
 
 pub use exact::ExactTable;
+pub use extra::{ExtraKey, ExtraMatch};
 pub use megaflow::{FlowSlot, InsertError, MegaflowCache};
-pub use rules::{ExtraKey, ExtraMatch, RuleRef, RuleTable};
+pub use rules::{RuleRef, RuleTable};

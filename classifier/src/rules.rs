@@ -5,23 +5,8 @@ use std::collections::BTreeMap;
 use hashbrown::HashMap;
 use tollgate_packet::{FLOW_WORDS, FlowKey, FlowMask, FlowMatch};
 
+use crate::extra::{ExtraKey, ExtraMatch};
 use crate::stages::Stage;
-
-/// Pipeline fields: what earlier tables wrote for later ones.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct ExtraKey {
-    /// OpenFlow's metadata field.
-    pub metadata: u64,
-}
-
-/// Pipeline fields that a rule matches. Bits of the value outside the mask do not count.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct ExtraMatch {
-    /// Value.
-    pub metadata: u64,
-    /// Bits of it that must match.
-    pub metadata_mask: u64,
-}
 
 /// A rule as it stands in the table.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +36,7 @@ pub struct RuleTable<R> {
 #[derive(Debug)]
 struct Subtable<R> {
     mask: FlowMask,
-    metadata_mask: u64,
+    extra_mask: ExtraKey,
     rules: HashMap<MaskedKey, Vec<Prioritised<R>>, ahash::RandomState>,
     /// How many rules have each priority.
     priorities: BTreeMap<u16, usize>,
@@ -61,7 +46,7 @@ struct Subtable<R> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct MaskedKey {
     words: [u64; FLOW_WORDS],
-    metadata: u64,
+    extra: ExtraKey,
 }
 
 /// Of the rules with one match, each has its own priority; the highest stands first.
@@ -101,7 +86,7 @@ impl<R> RuleTable<R> {
         rule: R,
     ) -> Option<R> {
         let position = self.position(&matcher, &extra).unwrap_or_else(|| {
-            self.subtables.push(Subtable::new(*matcher.mask(), extra.metadata_mask));
+            self.subtables.push(Subtable::new(*matcher.mask(), *extra.mask()));
             self.subtables.len() - 1
         });
         let subtable = self.subtables.get_mut(position)?;
@@ -169,7 +154,7 @@ impl<R> RuleTable<R> {
 
     fn position(&self, matcher: &FlowMatch, extra: &ExtraMatch) -> Option<usize> {
         self.subtables.iter().position(|subtable| {
-            subtable.mask == *matcher.mask() && subtable.metadata_mask == extra.metadata_mask
+            subtable.mask == *matcher.mask() && subtable.extra_mask == *extra.mask()
         })
     }
 
@@ -187,7 +172,7 @@ impl<R> Default for RuleTable<R> {
 
 impl MaskedKey {
     fn of_match(matcher: &FlowMatch, extra: &ExtraMatch) -> Self {
-        Self { words: *matcher.key().words(), metadata: extra.metadata & extra.metadata_mask }
+        Self { words: *matcher.key().words(), extra: *extra.key() }
     }
 
     fn flow_key(&self) -> FlowKey {
@@ -198,13 +183,13 @@ impl MaskedKey {
 }
 
 impl<R> Subtable<R> {
-    fn new(mask: FlowMask, metadata_mask: u64) -> Self {
+    fn new(mask: FlowMask, extra_mask: ExtraKey) -> Self {
         Self {
             mask,
-            metadata_mask,
+            extra_mask,
             rules: HashMap::default(),
             priorities: BTreeMap::new(),
-            stages: Stage::of_mask(&mask, metadata_mask),
+            stages: Stage::of_mask(&mask, &extra_mask),
         }
     }
 
@@ -222,15 +207,15 @@ impl<R> Subtable<R> {
         extra: &ExtraKey,
         looked_at: &mut FlowMask,
     ) -> Option<&Prioritised<R>> {
-        let metadata = extra.metadata & self.metadata_mask;
+        let extra = extra.masked(&self.extra_mask);
         for stage in &self.stages {
             *looked_at |= stage.mask();
-            if !stage.may_match(key, metadata) {
+            if !stage.may_match(key, &extra) {
                 return None;
             }
         }
         *looked_at |= self.mask;
-        let key = MaskedKey { words: *key.masked(&self.mask).words(), metadata };
+        let key = MaskedKey { words: *key.masked(&self.mask).words(), extra };
         self.rules.get(&key)?.first()
     }
 
@@ -252,7 +237,7 @@ impl<R> Subtable<R> {
                 rules.insert(position, Prioritised { priority, rule });
                 *self.priorities.entry(priority).or_default() += 1;
                 for stage in &mut self.stages {
-                    stage.rule_added(matcher.key(), key.metadata);
+                    stage.rule_added(matcher.key(), &key.extra);
                 }
                 None
             }
@@ -273,11 +258,11 @@ impl<R> Subtable<R> {
 
     /// Returns how many rules were removed.
     fn retain(&mut self, keep: &mut impl FnMut(RuleRef<'_, R>) -> bool) -> usize {
-        let Self { mask, metadata_mask, rules, priorities, stages } = self;
+        let Self { mask, extra_mask, rules, priorities, stages } = self;
         let mut removed = 0;
         rules.retain(|key, rules| {
             rules.retain(|entry| {
-                let keep = keep(rule_ref(key, mask, *metadata_mask, entry));
+                let keep = keep(rule_ref(key, mask, extra_mask, entry));
                 if !keep {
                     forget(priorities, stages, key, entry.priority);
                     removed += 1;
@@ -291,7 +276,7 @@ impl<R> Subtable<R> {
 
     fn iter(&self) -> impl Iterator<Item = RuleRef<'_, R>> {
         self.rules.iter().flat_map(move |(key, rules)| {
-            rules.iter().map(move |entry| rule_ref(key, &self.mask, self.metadata_mask, entry))
+            rules.iter().map(move |entry| rule_ref(key, &self.mask, &self.extra_mask, entry))
         })
     }
 }
@@ -299,13 +284,13 @@ impl<R> Subtable<R> {
 fn rule_ref<'a, R>(
     key: &MaskedKey,
     mask: &FlowMask,
-    metadata_mask: u64,
+    extra_mask: &ExtraKey,
     entry: &'a Prioritised<R>,
 ) -> RuleRef<'a, R> {
     RuleRef {
         priority: entry.priority,
         matcher: FlowMatch::new(&key.flow_key(), *mask),
-        extra: ExtraMatch { metadata: key.metadata, metadata_mask },
+        extra: ExtraMatch::new(&key.extra, *extra_mask),
         rule: &entry.rule,
     }
 }
@@ -325,6 +310,6 @@ fn forget(
     }
     let flow_key = key.flow_key();
     for stage in stages {
-        stage.rule_removed(&flow_key, key.metadata);
+        stage.rule_removed(&flow_key, &key.extra);
     }
 }

@@ -8,9 +8,11 @@
 use hashbrown::HashMap;
 use tollgate_packet::{FlowKey, FlowMask, MacAddr};
 
+use crate::extra::ExtraKey;
+
 const MAC: MacAddr = MacAddr([0xff; 6]);
 
-/// Metadata alone, then with the ingress port (which every megaflow looks at anyway), ...
+/// The pipeline fields alone, then with the ingress port (which every megaflow looks at anyway), ...
 const PORT: FlowKey = FlowKey { in_port: u32::MAX, ..FlowKey::ZERO };
 /// ... with what kind of packet it is, ...
 const KIND: FlowKey = FlowKey {
@@ -51,11 +53,11 @@ pub(crate) struct Stage {
 
 impl Stage {
     /// The stages of a subtable with this mask that come before the whole mask is looked at.
-    pub(crate) fn of_mask(mask: &FlowMask, metadata_mask: u64) -> Vec<Self> {
+    pub(crate) fn of_mask(mask: &FlowMask, extra_mask: &ExtraKey) -> Vec<Self> {
         let mut masks: Vec<_> = STAGES.iter().map(|stage| *stage & *mask).collect();
         masks.dedup();
         let is_useful = |stage: &FlowMask| {
-            stage != mask && (metadata_mask != 0 || *stage != FlowMask::default())
+            stage != mask && (*extra_mask != ExtraKey::ZERO || *stage != FlowMask::default())
         };
         let stages = masks.into_iter().filter(is_useful);
         stages
@@ -71,22 +73,22 @@ impl Stage {
         self.mask
     }
 
-    fn hash(&self, key: &FlowKey, metadata: u64) -> u64 {
-        self.hasher.hash_one((key.masked(&self.mask).words(), metadata))
+    fn hash(&self, key: &FlowKey, extra: &ExtraKey) -> u64 {
+        self.hasher.hash_one((key.masked(&self.mask).words(), extra.words()))
     }
 
     /// Whether some rule may agree with the packet so far; both arguments may be masked or not,
-    /// the metadata is masked.
-    pub(crate) fn may_match(&self, key: &FlowKey, metadata: u64) -> bool {
-        self.rules_by_hash.contains_key(&self.hash(key, metadata))
+    /// the pipeline fields are masked.
+    pub(crate) fn may_match(&self, key: &FlowKey, extra: &ExtraKey) -> bool {
+        self.rules_by_hash.contains_key(&self.hash(key, extra))
     }
 
-    pub(crate) fn rule_added(&mut self, key: &FlowKey, metadata: u64) {
-        *self.rules_by_hash.entry(self.hash(key, metadata)).or_default() += 1;
+    pub(crate) fn rule_added(&mut self, key: &FlowKey, extra: &ExtraKey) {
+        *self.rules_by_hash.entry(self.hash(key, extra)).or_default() += 1;
     }
 
-    pub(crate) fn rule_removed(&mut self, key: &FlowKey, metadata: u64) {
-        let hash = self.hash(key, metadata);
+    pub(crate) fn rule_removed(&mut self, key: &FlowKey, extra: &ExtraKey) {
+        let hash = self.hash(key, extra);
         if let Some(rules) = self.rules_by_hash.get_mut(&hash) {
             *rules -= 1;
             if *rules == 0 {

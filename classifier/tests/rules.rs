@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{blend, mask, noise, packet};
+use common::{blend, extra, mask, noise, packet};
 use proptest::prelude::*;
 use tollgate_classifier::{ExtraKey, ExtraMatch, RuleTable};
 use tollgate_packet::{FlowKey, FlowMask, FlowMatch};
@@ -22,8 +22,7 @@ impl Rule {
     }
 
     fn matches(&self, key: &FlowKey, extra: &ExtraKey) -> bool {
-        self.matcher.matches(key)
-            && (extra.metadata ^ self.extra.metadata) & self.extra.metadata_mask == 0
+        self.matcher.matches(key) && self.extra.matches(extra)
     }
 }
 
@@ -37,13 +36,13 @@ enum Step {
 }
 
 fn rule(masks: Vec<FlowMask>) -> impl Strategy<Value = Rule> {
-    let extra = (0..3u64, prop::sample::select(&[0, 1, 3][..]));
+    let extra = (extra(), prop_oneof![Just(ExtraKey::ZERO), extra()]);
     let parts = (0..6u16, packet(), prop::sample::select(masks), extra);
-    parts.prop_map(|(priority, key, mask, (metadata, metadata_mask))| Rule {
+    parts.prop_map(|(priority, key, mask, (extra, extra_mask))| Rule {
         id: 0,
         priority,
         matcher: FlowMatch::new(&key, mask),
-        extra: ExtraMatch { metadata: metadata & metadata_mask, metadata_mask },
+        extra: ExtraMatch::new(&extra, extra_mask),
     })
 }
 
@@ -99,11 +98,10 @@ proptest! {
     #[test]
     fn lookup_finds_what_a_linear_search_finds(
         steps in steps(),
-        packets in prop::collection::vec((packet(), 0..4u64), 30),
+        packets in prop::collection::vec((packet(), extra()), 30),
     ) {
         let (table, list) = run(&steps);
-        for (key, metadata) in packets {
-            let extra = ExtraKey { metadata };
+        for (key, extra) in packets {
             let found = table.lookup(&key, &extra, &mut FlowMask::default()).copied();
             let matching = list.iter().filter(|rule| rule.matches(&key, &extra));
             let best = matching.map(|rule| rule.priority).max();
@@ -118,12 +116,11 @@ proptest! {
     fn bits_that_were_not_looked_at_do_not_matter(
         steps in steps(),
         key in packet(),
-        metadata in 0..4u64,
+        extra in extra(),
         others in prop::collection::vec(packet(), 20),
         noise in prop::collection::vec(noise(), 5),
     ) {
         let (table, _) = run(&steps);
-        let extra = ExtraKey { metadata };
         let mut looked_at = FlowMask::default();
         let found = table.lookup(&key, &extra, &mut looked_at).copied();
         for other in others.iter().chain(&noise) {
@@ -206,18 +203,20 @@ fn a_rule_of_another_port_kind_or_pipeline_costs_only_the_bits_that_tell_so() {
             mask.ip_dst = [0xff; 16];
             mask.l4_dst = u16::MAX;
         });
+    let in_pipeline = |metadata| ExtraKey { metadata, ..ExtraKey::ZERO };
+    let of_pipeline = |metadata| ExtraMatch::new(&in_pipeline(metadata), in_pipeline(0xff));
     let seen = |packet: &FlowKey, metadata| {
         let mut table = RuleTable::new();
-        let extra = ExtraMatch { metadata: 7, metadata_mask: 0xff };
+        let extra = of_pipeline(7);
         table.insert(10, FlowMatch::new(&tcp_to(1, 9, 80), whole), extra, ());
         // Rules that were there leave nothing behind.
         let gone = [FlowMatch::new(packet, whole), FlowMatch::new(&tcp_to(2, 8, 80), whole)];
         table.insert(10, gone[0], extra, ());
-        table.insert(20, gone[1], ExtraMatch { metadata: 8, ..extra }, ());
+        table.insert(20, gone[1], of_pipeline(8), ());
         table.remove(10, &gone[0], &extra);
         table.retain(|rule| rule.priority == 10);
         let mut looked_at = FlowMask::default();
-        assert_eq!(table.lookup(packet, &ExtraKey { metadata }, &mut looked_at), None);
+        assert_eq!(table.lookup(packet, &in_pipeline(metadata), &mut looked_at), None);
         looked_at
     };
     assert_eq!(seen(&tcp_to(1, 9, 80), 8), FlowMask::default());

@@ -3,6 +3,7 @@
 
 use proptest::prelude::*;
 use proptest::sample::select;
+use tollgate_classifier::ExtraKey;
 use tollgate_packet::key::{FRAG_ANY, FRAG_LATER, VLAN_PRESENT};
 use tollgate_packet::{FLOW_WORDS, FlowKey, FlowMask, FlowMatch, MacAddr};
 
@@ -65,6 +66,15 @@ pub(crate) fn mask() -> impl Strategy<Value = FlowMask> {
 
 pub(crate) fn flow_match() -> impl Strategy<Value = FlowMatch> {
     (packet(), mask()).prop_map(|(key, mask)| FlowMatch::new(&key, mask))
+}
+
+/// Pipeline fields; also their masks.
+pub(crate) fn extra() -> impl Strategy<Value = ExtraKey> {
+    (0..4u64, 0..3u32, 0..2u32).prop_map(|(metadata, reg0, reg15)| {
+        let mut extra = ExtraKey { metadata, ..ExtraKey::ZERO };
+        (extra.regs[0], extra.regs[15]) = (reg0, reg15);
+        extra
+    })
 }
 
 /// `inside` where the mask is set, `outside` elsewhere.

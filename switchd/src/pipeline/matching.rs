@@ -1,6 +1,6 @@
 //! From OpenFlow's match fields to the flow key's bits.
 
-use tollgate_classifier::ExtraMatch;
+use tollgate_classifier::{ExtraKey, ExtraMatch};
 use tollgate_openflow::field::OFPVID_PRESENT;
 use tollgate_openflow::{ErrorCode, Field, Match, OxmField};
 use tollgate_packet::{FlowKey, FlowMask, FlowMatch, MacAddr};
@@ -10,11 +10,11 @@ use super::error::FlowError;
 /// A match as the rule tables keep it. `in_port` stays an OpenFlow port number.
 pub(super) fn compile(matcher: &Match) -> Result<(FlowMatch, ExtraMatch), FlowError> {
     let (mut key, mut mask) = (FlowKey::default(), FlowKey::default());
-    let mut extra = ExtraMatch::default();
+    let (mut extra, mut extra_mask) = (ExtraKey::ZERO, ExtraKey::ZERO);
     for field in matcher.iter() {
         if field.field() == Field::Metadata {
             extra.metadata = field.value() as u64;
-            extra.metadata_mask = field.mask() as u64;
+            extra_mask.metadata = field.mask() as u64;
             continue;
         }
         let field = canonical(*field);
@@ -22,7 +22,7 @@ pub(super) fn compile(matcher: &Match) -> Result<(FlowMatch, ExtraMatch), FlowEr
         // The mask of an exact match is all ones, which is no value that could be refused.
         merge(&mut mask, &place(field.field(), field.mask()).or_else(|_| all_ones(field.field()))?);
     }
-    Ok((FlowMatch::new(&key, FlowMask(mask)), extra))
+    Ok((FlowMatch::new(&key, FlowMask(mask)), ExtraMatch::new(&extra, extra_mask)))
 }
 
 /// Whether rules can match the field.

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use tollgate_classifier::ExtraMatch;
+use tollgate_classifier::{ExtraKey, ExtraMatch};
 use tollgate_datapath::{Megaflow, MegaflowStats};
 use tollgate_packet::FlowMatch;
 use tollgate_policy::TenantIndex;
@@ -423,7 +423,8 @@ impl Visit {
     fn may_lose_to(&self, rule: &Rule, whole: &FlowMatch) -> bool {
         let seen = self.edited.as_deref().unwrap_or(whole);
         let found = self.rule.as_ref();
-        let extra = ExtraMatch { metadata: self.metadata, metadata_mask: u64::MAX };
+        let extra =
+            ExtraMatch::new(self.extra.as_deref().unwrap_or(&ExtraKey::ZERO), ExtraKey::ONES);
         rule.table == self.table
             && found.is_none_or(|found| found.priority <= rule.priority)
             && rule.overlaps(seen, &extra)

@@ -95,14 +95,12 @@ impl Rule {
     pub(super) fn is_within(&self, matcher: &FlowMatch, extra: &ExtraMatch) -> bool {
         self.matcher.mask().contains(matcher.mask())
             && matcher.matches(self.matcher.key())
-            && self.extra.metadata_mask & extra.metadata_mask == extra.metadata_mask
-            && (self.extra.metadata ^ extra.metadata) & extra.metadata_mask == 0
+            && self.extra.is_within(extra)
     }
 
     /// Whether some packet could match both the rule and a match.
     pub(super) fn overlaps(&self, matcher: &FlowMatch, extra: &ExtraMatch) -> bool {
-        let shared = self.extra.metadata_mask & extra.metadata_mask;
-        self.matcher.overlaps(matcher) && (self.extra.metadata ^ extra.metadata) & shared == 0
+        self.matcher.overlaps(matcher) && self.extra.overlaps(extra)
     }
 
     /// When it goes by itself, if no packet comes.

@@ -25,7 +25,8 @@ pub(super) struct Visit {
     pub(super) table: u8,
     /// What was found; `None` is a table miss.
     pub(super) rule: Option<Arc<Rule>>,
-    pub(super) metadata: u64,
+    /// The pipeline fields as the table saw them, if any was set by then.
+    pub(super) extra: Option<Box<ExtraKey>>,
     /// The packet as the table saw it, if edits had changed it by then.
     pub(super) edited: Option<Box<FlowMatch>>,
 }
@@ -122,8 +123,8 @@ impl Walker<'_> {
         let rule = rules.lookup(self.tracker.key(), &extra, &mut looked_at).cloned();
         let glimpse = self.tracker.glimpse();
         self.tracker.look(&looked_at);
-        let metadata = extra.metadata;
-        self.visits.push((Visit { table, rule: rule.clone(), metadata, edited: None }, glimpse));
+        let extra = (extra != ExtraKey::ZERO).then(|| Box::new(extra));
+        self.visits.push((Visit { table, rule: rule.clone(), extra, edited: None }, glimpse));
         rule
     }
 
