@@ -36,6 +36,7 @@ const LAYER3: FlowKey = FlowKey {
     ip_dst: [u8::MAX; 16],
     arp_sha: MAC,
     arp_tha: MAC,
+    nd_target: [u8::MAX; 16],
     ..LAYER2
 };
 

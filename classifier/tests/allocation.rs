@@ -7,7 +7,7 @@ use tollgate_accel::hash::HashSecret;
 use tollgate_classifier::{ExactTable, MegaflowCache};
 use tollgate_packet::edit::apply;
 use tollgate_packet::parse::parse;
-use tollgate_packet::{Edit, FlowKey, FlowMask, FlowMatch, HeaderBuf, PortIndex};
+use tollgate_packet::{Edit, FlowKey, FlowMask, FlowMatch, HeaderBuf, HeaderField, PortIndex};
 
 struct CountingAllocator;
 
@@ -80,7 +80,9 @@ fn the_life_of_flows_takes_no_memory() {
                 Err(_) => refused += 1,
             }
         }
-        for edit in [Edit::PushVlan { tpid: 0x8100 }, Edit::SetL4Dst(5), Edit::DecTtl] {
+        for edit in
+            [Edit::PushVlan { tpid: 0x8100 }, Edit::set(HeaderField::L4Dst, 5), Edit::DecTtl]
+        {
             apply(&edit, &mut header, &mut parsed.layout, &parsed.key).unwrap();
         }
         hits += usize::from(megaflows.lookup(&parsed.key).is_some());

@@ -12,6 +12,7 @@ use tollgate_datapath::Op;
 use tollgate_frame::DropReason;
 use tollgate_guest::generator::Phase;
 use tollgate_guest::pair::PairConfig;
+use tollgate_packet::HeaderField;
 use tollgate_packet::PortIndex;
 use tollgate_packet::edit::Edit;
 
@@ -65,7 +66,7 @@ fn a_pmd_allocates_and_frees_nothing_from_its_first_packet_on() {
             let ops = match miss.port.0 {
                 0 => vec![
                     Op::Output(PortIndex(1)),
-                    Op::Edit(Edit::SetL4Dst(9)),
+                    Op::Edit(Edit::set(HeaderField::L4Dst, 9)),
                     Op::Output(PortIndex(2)),
                 ],
                 3 => vec![],

@@ -13,8 +13,9 @@ use tollgate_frame::DropReason;
 use tollgate_guest::generator::{Generator, Phase};
 use tollgate_guest::pair::PairConfig;
 use tollgate_guest::report::Report;
+use tollgate_packet::HeaderField;
+use tollgate_packet::PortIndex;
 use tollgate_packet::edit::Edit;
-use tollgate_packet::{MacAddr, PortIndex};
 
 /// Ports 0 and 1 are connected, 2 and 3, and so on, at `burn_cycles` a packet for each port.
 fn pairs(burn_cycles: Vec<u32>) -> Rules {
@@ -219,12 +220,12 @@ fn each_copy_of_a_mirror_carries_the_header_it_had_when_it_was_output() {
         let mut ops = vec![];
         // More edits between outputs than there are header snapshots.
         for round in 0..40 {
-            ops.push(Op::Edit(Edit::SetEthDst(MacAddr([2, 9, 9, 9, 9, round]))));
+            ops.push(Op::Edit(Edit::set(HeaderField::EthDst, 0x0209_0909_0900 | round)));
             ops.push(Op::Output(PortIndex(1)));
             ops.push(Op::Output(PortIndex(2)));
         }
         ops.push(Op::Edit(Edit::PushVlan { tpid: 0x8100 }));
-        ops.push(Op::Edit(Edit::SetVlanVid(77)));
+        ops.push(Op::Edit(Edit::set(HeaderField::VlanVid, 77)));
         ops.push(Op::Output(PortIndex(1)));
         (ops, DropReason::RuleDrop)
     });

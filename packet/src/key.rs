@@ -13,7 +13,7 @@ use crate::MacAddr;
 pub struct PortIndex(pub u16);
 
 /// 64-bit words in a [`FlowKey`].
-pub const FLOW_WORDS: usize = 11;
+pub const FLOW_WORDS: usize = 13;
 
 /// `ip_frag`: the packet is a fragment.
 pub const FRAG_ANY: u8 = 1;
@@ -72,15 +72,18 @@ pub struct FlowKey {
     /// IPv6 destination, or IPv4 destination / ARP target address in the first four bytes.
     pub ip_dst: [u8; 16],
     // word 9
-    /// ARP sender hardware address.
+    /// ARP sender hardware address, or source link-layer address option of neighbour discovery.
     pub arp_sha: MacAddr,
     /// Always zero.
     pub reserved0: u16,
     // word 10
-    /// ARP target hardware address.
+    /// ARP target hardware address, or target link-layer address option of neighbour discovery.
     pub arp_tha: MacAddr,
     /// Always zero.
     pub reserved1: u16,
+    // words 11 and 12
+    /// Target address of a neighbour solicitation or advertisement.
+    pub nd_target: [u8; 16],
 }
 
 impl FlowKey {
@@ -108,6 +111,7 @@ impl FlowKey {
         reserved0: 0,
         arp_tha: MacAddr([0; 6]),
         reserved1: 0,
+        nd_target: [0; 16],
     };
 
     /// The key as words, for hashing, masking and comparing.
@@ -254,7 +258,8 @@ mod tests {
     #[test]
     fn words_cover_the_whole_key() {
         assert_eq!(size_of::<FlowKey>(), FLOW_WORDS * 8);
-        let key = FlowKey { arp_tha: MacAddr([0, 0, 0, 0, 0, 1]), ..FlowKey::default() };
+        let mut key = FlowKey::default();
+        key.nd_target[15] = 1;
         assert_ne!(key.words()[FLOW_WORDS - 1], 0);
     }
 

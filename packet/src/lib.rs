@@ -13,15 +13,18 @@
 
 pub mod checksum;
 pub mod edit;
+pub mod field;
 pub mod header;
 mod ipv6;
 pub mod key;
 pub mod limits;
 pub mod mac;
+mod nd;
 pub mod parse;
 mod wire;
 
 pub use edit::{Edit, EditError};
+pub use field::HeaderField;
 pub use header::HeaderBuf;
 pub use key::{FLOW_WORDS, FlowKey, FlowMask, FlowMatch, PortIndex};
 pub use mac::MacAddr;

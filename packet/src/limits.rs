@@ -23,3 +23,7 @@ pub const MAX_VLAN_TAGS: usize = 2;
 /// IPv6 extension headers walked before the packet counts as one without a layer 4: a real packet
 /// has at most a few, a hostile one can fill the copy with them.
 pub const MAX_IPV6_EXTENSIONS: usize = 8;
+
+/// Options of a neighbour discovery message that are walked: as many of the shortest (8 bytes) as
+/// the header copy can hold, so that the walk never ends before the copy does.
+pub const MAX_ND_OPTIONS: usize = HEADER_COPY_BYTES / 8;

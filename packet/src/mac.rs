@@ -31,6 +31,20 @@ impl MacAddr {
     pub const fn is_multicast(&self) -> bool {
         self.0[0] & 1 == 1
     }
+
+    /// The address as a number of 48 bits.
+    #[inline]
+    pub const fn to_bits(self) -> u64 {
+        let [a, b, c, d, e, f] = self.0;
+        u64::from_be_bytes([0, 0, a, b, c, d, e, f])
+    }
+
+    /// The address of this number, of which the low 48 bits count.
+    #[inline]
+    pub const fn from_bits(bits: u64) -> Self {
+        let [_, _, a, b, c, d, e, f] = bits.to_be_bytes();
+        Self([a, b, c, d, e, f])
+    }
 }
 
 impl fmt::Display for MacAddr {

@@ -2,12 +2,13 @@
 
 use crate::ipv6::Extensions;
 use crate::key::{FRAG_ANY, FRAG_LATER, VLAN_PRESENT};
+use crate::nd::{self, Found, Neighbour};
 use crate::wire::{
     Arp, ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_MIN, ETHERTYPE_RARP, Ethernet,
     Icmp, Ipv4, Ipv6, LlcSnap, PROTO_ICMP, PROTO_ICMPV6, PROTO_SCTP, PROTO_TCP, PROTO_UDP, Sctp,
     Tcp, Udp, VlanTag, is_vlan_tpid, read,
 };
-use crate::{FlowKey, PortIndex};
+use crate::{FlowKey, MacAddr, PortIndex};
 
 /// `eth_type` of an 802.3 frame without an EtherType (OpenFlow 1.3.5, 7.2.3.8).
 pub const ETH_TYPE_NONE: u16 = 0x05ff;
@@ -174,10 +175,16 @@ impl Parsed {
                 }
                 None => return,
             },
-            proto if proto == icmp => match read::<Icmp>(bytes, offset) {
-                Some(icmp) => (u16::from(icmp.kind), u16::from(icmp.code)),
-                None => return,
-            },
+            proto if proto == icmp => {
+                let Some(icmp) = read::<Icmp>(bytes, offset) else { return };
+                if proto == PROTO_ICMPV6
+                    && matches!(icmp.kind, nd::SOLICITATION | nd::ADVERTISEMENT)
+                    && icmp.code == 0
+                {
+                    self.read_nd(bytes.get(offset..).unwrap_or_default());
+                }
+                (u16::from(icmp.kind), u16::from(icmp.code))
+            }
             _ => return,
         };
         self.key.l4_src = src;
@@ -185,12 +192,21 @@ impl Parsed {
         self.layout.l4_offset = offset as u16;
     }
 
+    fn read_nd(&mut self, message: &[u8]) {
+        let found = Neighbour::read(message);
+        self.key.nd_target = found.target.map_or([0; 16], |target| target.value);
+        let address =
+            |found: Option<Found<MacAddr>>| found.map(|found| found.value).unwrap_or_default();
+        self.key.arp_sha = address(found.source_address);
+        self.key.arp_tha = address(found.target_address);
+    }
+
     fn read_arp(&mut self, bytes: &[u8], offset: usize) {
         let Some(arp) = read::<Arp>(bytes, offset) else { return };
         if arp.kind != Arp::ETHERNET_IPV4 {
             return;
         }
-        self.key.ip_proto = u8::try_from(arp.operation.get()).unwrap_or(0);
+        self.key.ip_proto = arp.known_operation();
         set_ipv4(&mut self.key.ip_src, arp.spa);
         set_ipv4(&mut self.key.ip_dst, arp.tpa);
         self.key.arp_sha = arp.sha;

@@ -71,6 +71,11 @@ pub(crate) struct Arp {
 
 impl Arp {
     pub(crate) const ETHERNET_IPV4: [u8; 6] = [0, 1, 0x08, 0x00, 6, 4];
+
+    /// The operation as keys hold it: in 8 bits, and zero when it has more.
+    pub(crate) fn known_operation(&self) -> u8 {
+        u8::try_from(self.operation.get()).unwrap_or(0)
+    }
 }
 
 /// RFC 791, 3.1, without options.

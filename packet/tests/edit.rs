@@ -2,36 +2,30 @@
 
 mod common;
 
-use common::{Frame, ICMPV6, PORT, SCTP, TCP, UDP, frame, sums};
+use common::{Frame, ICMP, ICMPV6, PORT, SCTP, TCP, UDP, frame, sums};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 use tollgate_packet::edit::{apply, apply_to_key, prerequisites};
 use tollgate_packet::key::VLAN_PRESENT;
 use tollgate_packet::parse::parse;
-use tollgate_packet::{Edit, EditError, FLOW_WORDS, FlowKey, FlowMask, HeaderBuf, MacAddr, Parsed};
+use tollgate_packet::{
+    Edit, EditError, FLOW_WORDS, FlowKey, FlowMask, HeaderBuf, HeaderField, MacAddr, Parsed,
+};
 
 fn edit() -> impl Strategy<Value = Edit> {
+    let set = (select(&HeaderField::ALL[..]), any::<u128>(), mask());
     prop_oneof![
-        any::<[u8; 6]>().prop_map(|mac| Edit::SetEthSrc(MacAddr(mac))),
-        any::<[u8; 6]>().prop_map(|mac| Edit::SetEthDst(MacAddr(mac))),
-        any::<[u8; 4]>().prop_map(Edit::SetIpv4Src),
-        any::<[u8; 4]>().prop_map(Edit::SetIpv4Dst),
-        any::<[u8; 16]>().prop_map(Edit::SetIpv6Src),
-        any::<[u8; 16]>().prop_map(Edit::SetIpv6Dst),
-        any::<u8>().prop_map(Edit::SetIpDscp),
-        any::<u8>().prop_map(Edit::SetIpEcn),
-        any::<u16>().prop_map(Edit::SetL4Src),
-        any::<u16>().prop_map(Edit::SetL4Dst),
-        any::<[u8; 4]>().prop_map(Edit::SetArpSpa),
-        any::<[u8; 4]>().prop_map(Edit::SetArpTpa),
-        any::<u16>().prop_map(Edit::SetVlanVid),
-        any::<u8>().prop_map(Edit::SetVlanPcp),
-        select(&[0x8100, 0x88a8, 0x8100, 0x88a8, 0x9100][..])
+        20 => set.prop_map(|(field, value, mask)| Edit::Set { field, value, mask }),
+        3 => select(&[0x8100, 0x88a8, 0x8100, 0x88a8, 0x9100][..])
             .prop_map(|tpid| Edit::PushVlan { tpid }),
-        Just(Edit::PopVlan),
-        Just(Edit::DecTtl),
+        1 => Just(Edit::PopVlan),
+        1 => Just(Edit::DecTtl),
     ]
+}
+
+fn mask() -> impl Strategy<Value = u128> {
+    prop_oneof![Just(u128::MAX), any::<u128>(), Just(0)]
 }
 
 fn noise() -> impl Strategy<Value = FlowKey> {
@@ -47,7 +41,7 @@ fn noise() -> impl Strategy<Value = FlowKey> {
 fn apply_all(bytes: &[u8], edits: &[Edit]) -> (HeaderBuf, i32) {
     let mut header = HeaderBuf::from_frame(bytes);
     let Parsed { key: original, mut layout } = parse(header.bytes(), bytes.len() as u32, PORT);
-    let (mut key, mut grown) = (original, 0);
+    let (mut key, mut grown, mut retyped) = (original, 0, false);
     for edit in edits {
         let hides_a_third_tag = layout.vlan_tags == 2
             && matches!(original.eth_type, 0x8100 | 0x88a8)
@@ -62,7 +56,16 @@ fn apply_all(bytes: &[u8], edits: &[Edit]) -> (HeaderBuf, i32) {
                 assert_eq!(apply_to_key(edit, &mut key), Ok(()));
                 grown += growth;
                 let frame_len = (bytes.len() as i32 + grown) as u32;
-                let parsed = parse(header.bytes(), frame_len, PORT);
+                let mut parsed = parse(header.bytes(), frame_len, PORT);
+                // Another type of message has other fields, but a key keeps those it has.
+                retyped |= matches!(
+                    edit,
+                    Edit::Set { field: HeaderField::IcmpType | HeaderField::IcmpCode, .. }
+                );
+                if retyped {
+                    parsed.key.nd_target = key.nd_target;
+                    (parsed.key.arp_sha, parsed.key.arp_tha) = (key.arp_sha, key.arp_tha);
+                }
                 assert_eq!(parsed, Parsed { key, layout }, "after {edit:?}");
             }
             Err(error) => {
@@ -126,19 +129,31 @@ proptest! {
         // An address is not changed where the checksum over it cannot be.
         let l4_is_whole = frame.l4_offset + l4_header_len(key.ip_proto) <= copied;
         let expected = match edit {
-            Edit::SetEthSrc(_) | Edit::SetEthDst(_) => true,
-            Edit::SetIpv4Src(_) | Edit::SetIpv4Dst(_) => frame.is_ipv4(),
-            Edit::SetIpv6Src(_) | Edit::SetIpv6Dst(_) => frame.is_ipv6() && l4_is_whole,
-            Edit::SetIpDscp(_) | Edit::SetIpEcn(_) => is_ip,
+            Edit::Set { field, .. } => match field {
+                HeaderField::EthSrc | HeaderField::EthDst => true,
+                HeaderField::Ipv4Src | HeaderField::Ipv4Dst => frame.is_ipv4(),
+                HeaderField::Ipv6Src | HeaderField::Ipv6Dst => frame.is_ipv6() && l4_is_whole,
+                HeaderField::Ipv6Label => frame.is_ipv6(),
+                HeaderField::IpDscp | HeaderField::IpEcn | HeaderField::IpTtl => is_ip,
+                HeaderField::L4Src | HeaderField::L4Dst => {
+                    let has_ports = frame.l4_offset != 0 && [TCP, UDP, SCTP].contains(&key.ip_proto);
+                    has_ports && l4_is_whole && (key.ip_proto != SCTP || key.ip_frag == 0)
+                }
+                HeaderField::IcmpType | HeaderField::IcmpCode => {
+                    frame.l4_offset != 0 && [ICMP, ICMPV6].contains(&key.ip_proto) && l4_is_whole
+                }
+                HeaderField::ArpOp
+                | HeaderField::ArpSpa
+                | HeaderField::ArpTpa
+                | HeaderField::ArpSha
+                | HeaderField::ArpTha => key.eth_type == 0x0806,
+                HeaderField::NdTarget => key.nd_target != [0; 16],
+                HeaderField::NdSll => key.l4_src == 135 && key.arp_sha != MacAddr([0; 6]),
+                HeaderField::NdTll => key.l4_src == 136 && key.arp_tha != MacAddr([0; 6]),
+                HeaderField::VlanVid | HeaderField::VlanPcp => tag || key.vlan_tpid != 0,
+            },
             Edit::DecTtl => is_ip && key.ip_ttl > 1,
-            Edit::SetL4Src(_) | Edit::SetL4Dst(_) => {
-                let has_ports = frame.l4_offset != 0 && [TCP, UDP, SCTP].contains(&key.ip_proto);
-                has_ports && l4_is_whole && (key.ip_proto != SCTP || key.ip_frag == 0)
-            }
-            Edit::SetArpSpa(_) | Edit::SetArpTpa(_) => key.eth_type == 0x0806,
-            Edit::SetVlanVid(_) | Edit::SetVlanPcp(_) | Edit::PopVlan => {
-                tag || key.vlan_tpid != 0
-            }
+            Edit::PopVlan => tag || key.vlan_tpid != 0,
             Edit::PushVlan { tpid } => tpid != 0x9100 && layout.vlan_tags < 2,
         };
         let result = apply(&edit, &mut header, &mut layout, &key);
@@ -168,7 +183,7 @@ proptest! {
 fn l4_header_len(protocol: u8) -> usize {
     match protocol {
         TCP => 20,
-        UDP | ICMPV6 => 8,
+        UDP | ICMP | ICMPV6 => 8,
         SCTP => 12,
         _ => 0,
     }
@@ -208,7 +223,7 @@ fn a_pushed_tag_inherits_vid_and_priority_and_keeps_the_drop_eligible_bit_to_the
     let (bytes, result) = edited(&tagged_udp(), &[Edit::PushVlan { tpid: 0x8100 }]);
     assert_eq!(result, Ok(4));
     assert_eq!(bytes[12..22], [0x81, 0x00, 0xa0, 0x05, 0x88, 0xa8, 0xb0, 0x05, 0x08, 0x00]);
-    let set = [Edit::SetVlanVid(7), Edit::SetVlanPcp(1)];
+    let set = [Edit::set(HeaderField::VlanVid, 7), Edit::set(HeaderField::VlanPcp, 1)];
     let (bytes, _) = edited(&tagged_udp(), &set);
     assert_eq!(bytes[14..16], [0x30, 0x07]);
 }
@@ -221,7 +236,10 @@ fn a_ttl_of_one_is_not_decremented() {
 
 #[test]
 fn a_udp_checksum_of_zero_stays() {
-    let (bytes, result) = edited(&tagged_udp(), &[Edit::SetIpv4Dst([9; 4]), Edit::SetL4Dst(9)]);
+    let (bytes, result) = edited(
+        &tagged_udp(),
+        &[Edit::set(HeaderField::Ipv4Dst, 9), Edit::set(HeaderField::L4Dst, 9)],
+    );
     assert_eq!((result, &bytes[44..46]), (Ok(0), &[0, 0][..]));
 }
 
@@ -231,18 +249,18 @@ fn addresses_stay_where_the_checksum_over_them_cannot_be_found() {
     let mut ipv4 = vec![2; 12];
     ipv4.extend([8, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
     ipv4.extend([0, 80, 0, 81, 0, 0, 0, 0, 0, 0, 0, 0, 0x60, 0x12, 0, 0, 0, 0, 0, 0]);
-    let (bytes, result) = edited(&ipv4, &[Edit::SetIpv4Src([9; 4])]);
+    let (bytes, result) = edited(&ipv4, &[Edit::set(HeaderField::Ipv4Src, 9)]);
     assert_eq!((&bytes, result), (&ipv4, Err(EditError::Malformed)));
     // An extension header that is longer than the packet.
     let mut ipv6 = vec![2; 12];
     ipv6.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 16, 60, 64]);
     ipv6.extend([1; 32]);
     ipv6.extend([17, 9, 1, 4, 0, 0, 0, 0, 0, 53, 0, 54, 0, 8, 1, 1]);
-    let (bytes, result) = edited(&ipv6, &[Edit::SetIpv6Src([9; 16])]);
+    let (bytes, result) = edited(&ipv6, &[Edit::set(HeaderField::Ipv6Src, 9)]);
     assert_eq!((&bytes, result), (&ipv6, Err(EditError::Malformed)));
     // What needs no checksum is changed.
     assert_eq!(edited(&ipv4, &[Edit::DecTtl]).1, Ok(0));
-    assert_eq!(edited(&ipv6, &[Edit::SetIpDscp(1)]).1, Ok(0));
+    assert_eq!(edited(&ipv6, &[Edit::set(HeaderField::IpDscp, 1)]).1, Ok(0));
 }
 
 #[test]

@@ -3,7 +3,8 @@
 mod common;
 
 use common::{Frame, PORT, TCP, UDP, frame};
-use etherparse::{LinkExtSlice, LinkSlice, NetSlice, SlicedPacket, TransportSlice};
+use etherparse::icmpv6::{Icmpv6PayloadSlice, NdpOptionReadError, NdpOptionSlice};
+use etherparse::{Icmpv6Slice, LinkExtSlice, LinkSlice, NetSlice, SlicedPacket, TransportSlice};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tollgate_packet::key::{FRAG_LATER, VLAN_PRESENT};
@@ -94,12 +95,47 @@ fn key_by_etherparse(bytes: &[u8]) -> Option<FlowKey> {
         }
         Some(TransportSlice::Icmpv6(icmp)) => {
             (key.l4_src, key.l4_dst) = (icmp.type_u8().into(), icmp.code_u8().into());
+            nd_by_etherparse(icmp, &mut key)?;
         }
         Some(TransportSlice::Igmp(_)) | None => {}
     }
     // It does not know SCTP, nor ICMP over the wrong IP.
     let odd = matches!((key.eth_type, key.ip_proto), (_, 132) | (0x800, 58) | (0x86dd, 1));
     (!odd).then_some(key)
+}
+
+fn nd_by_etherparse(icmp: &Icmpv6Slice<'_>, key: &mut FlowKey) -> Option<()> {
+    let (target, options) = match icmp.payload_slice() {
+        Ok(Icmpv6PayloadSlice::NeighborSolicitation(message)) => {
+            (message.target_address(), message.options_iterator())
+        }
+        Ok(Icmpv6PayloadSlice::NeighborAdvertisement(message)) => {
+            (message.target_address(), message.options_iterator())
+        }
+        _ => return Some(()),
+    };
+    for option in options {
+        let (place, address) = match option {
+            Ok(NdpOptionSlice::SourceLinkLayerAddress(option)) => {
+                (&mut key.arp_sha, MacAddr(option.link_layer_address().try_into().ok()?))
+            }
+            Ok(NdpOptionSlice::TargetLinkLayerAddress(option)) => {
+                (&mut key.arp_tha, MacAddr(option.link_layer_address().try_into().ok()?))
+            }
+            Ok(_) => continue,
+            Err(NdpOptionReadError::ZeroLength { .. })
+            | Err(NdpOptionReadError::UnexpectedEndOfSlice { .. }) => break,
+            // It looks into other options too.
+            Err(_) => return None,
+        };
+        // An address twice is a rule of ours.
+        if *place != MacAddr::default() {
+            return None;
+        }
+        *place = address;
+    }
+    key.nd_target = target.octets();
+    Some(())
 }
 
 /// Whether every field of `part` is either zero or as in `whole`.

@@ -14,7 +14,7 @@ pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
 pub(crate) const ICMPV6: u8 = 58;
 pub(crate) const SCTP: u8 = 132;
-const ICMP: u8 = 1;
+pub(crate) const ICMP: u8 = 1;
 
 /// A frame and what is known of it from how it was made.
 #[derive(Clone, Debug)]
@@ -37,6 +37,15 @@ struct Layer4 {
     src: u16,
     dst: u16,
     tcp_flags: u16,
+    nd: Option<Neighbour>,
+}
+
+/// The fields of neighbour discovery.
+#[derive(Clone, Copy, Debug, Default)]
+struct Neighbour {
+    target: [u8; 16],
+    sll: MacAddr,
+    tll: MacAddr,
 }
 
 #[derive(Clone, Debug)]
@@ -114,6 +123,47 @@ fn layer3() -> impl Strategy<Value = Layer3> {
 }
 
 fn layer4() -> impl Strategy<Value = Layer4> {
+    prop_oneof![6 => transport(), 1 => neighbour_discovery()]
+}
+
+/// A solicitation or advertisement with options: addresses, others, longer ones, addresses twice,
+/// and lengths that lie.
+fn neighbour_discovery() -> impl Strategy<Value = Layer4> {
+    let lie = prop_oneof![9 => Just(None), 1 => select(&[0u8, 40, 255][..]).prop_map(Some)];
+    let option = (select(&[1u8, 1, 2, 2, 3, 14][..]), address(), 0..5usize, lie);
+    let message = (135..=136u8, any::<[u8; 4]>(), target());
+    (message, vec(option, 0..4)).prop_map(|((kind, flags, target), options)| {
+        let mut bytes = [&[kind, 0, 0, 0], &flags[..], &target].concat();
+        let mut nd = Neighbour { target, ..Neighbour::default() };
+        let (mut readable, mut twice) = (true, false);
+        for (kind, mac, tail, lie) in options {
+            let tail = tail.saturating_sub(2);
+            bytes.extend([kind, lie.unwrap_or(1 + tail as u8)]);
+            bytes.extend(mac);
+            bytes.extend(vec![0; 8 * tail]);
+            readable &= lie.is_none();
+            let place = match kind {
+                1 if readable && tail == 0 => &mut nd.sll,
+                2 if readable && tail == 0 => &mut nd.tll,
+                _ => continue,
+            };
+            twice |= *place != MacAddr::default();
+            *place = MacAddr(mac);
+        }
+        let nd = if twice { Neighbour::default() } else { nd };
+        Layer4 { protocol: ICMPV6, bytes, src: kind.into(), dst: 0, tcp_flags: 0, nd: Some(nd) }
+    })
+}
+
+fn target() -> impl Strategy<Value = [u8; 16]> {
+    prop_oneof![9 => any::<[u8; 16]>(), 1 => Just([0; 16])]
+}
+
+fn address() -> impl Strategy<Value = [u8; 6]> {
+    prop_oneof![4 => any::<[u8; 6]>(), 1 => Just([0; 6])]
+}
+
+fn transport() -> impl Strategy<Value = Layer4> {
     let protocol = select(&[TCP, TCP, UDP, UDP, SCTP, ICMP, ICMPV6, 47, 50, 255][..]);
     let header = (any::<u16>(), any::<u16>(), any::<[u8; 20]>(), 0..=10usize);
     (protocol, header, vec(any::<u8>(), 0..200)).prop_map(|(protocol, header, payload)| {
@@ -141,14 +191,18 @@ fn layer4() -> impl Strategy<Value = Layer4> {
             SCTP => bytes.truncate(12),
             _ => bytes.truncate(8),
         }
-        let [kind, code] = src.to_be_bytes();
+        // Neighbour discovery is made elsewhere.
+        if protocol == ICMPV6 && matches!(bytes[0], 135 | 136) {
+            bytes[1] |= 1;
+        }
+        let [kind, code] = [bytes[0], bytes[1]];
         let (src, dst) = match protocol {
             TCP | UDP | SCTP => (src, dst),
             ICMP | ICMPV6 => (u16::from(kind), u16::from(code)),
             _ => (0, 0),
         };
         bytes.extend(payload);
-        Layer4 { protocol, bytes, src, dst, tcp_flags }
+        Layer4 { protocol, bytes, src, dst, tcp_flags, nd: None }
     })
 }
 
@@ -253,6 +307,10 @@ impl Frame {
             self.l4_offset = self.bytes.len();
             (self.key.l4_src, self.key.l4_dst) = (layer4.src, layer4.dst);
             self.key.tcp_flags = layer4.tcp_flags;
+            if let Some(nd) = layer4.nd {
+                self.key.nd_target = nd.target;
+                (self.key.arp_sha, self.key.arp_tha) = (nd.sll, nd.tll);
+            }
         }
         self.bytes.extend(&layer4.bytes);
     }

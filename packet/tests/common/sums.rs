@@ -3,7 +3,7 @@
 
 use etherparse::checksum::Sum16BitWords;
 
-use super::{Frame, ICMPV6, SCTP, TCP, UDP};
+use super::{Frame, ICMP, ICMPV6, SCTP, TCP, UDP};
 
 /// A checksum's place and the value that it should have.
 type Sum = (usize, Vec<u8>);
@@ -55,7 +55,7 @@ fn layer4_sum(frame: &Frame, bytes: &[u8]) -> Option<Sum> {
         TCP => 16,
         UDP if layer4[6..8] == [0, 0] => return None,
         UDP => 6,
-        ICMPV6 => 2,
+        ICMP | ICMPV6 => 2,
         SCTP => {
             let zeroed = [&layer4[..8], &[0; 4], &layer4[12..]].concat();
             return Some((frame.l4_offset + 8, crc32c(&zeroed).to_le_bytes().to_vec()));
@@ -63,15 +63,17 @@ fn layer4_sum(frame: &Frame, bytes: &[u8]) -> Option<Sum> {
         _ => return None,
     };
     let l3 = frame.l3_offset;
-    let pseudo_header = if frame.is_ipv4() {
-        [&bytes[l3 + 12..l3 + 20], &[0, protocol]].concat()
+    let len = (layer4.len() as u16).to_be_bytes();
+    let pseudo_header = if protocol == ICMP {
+        Vec::new()
+    } else if frame.is_ipv4() {
+        [&bytes[l3 + 12..l3 + 20], &[0, protocol], &len].concat()
     } else {
         let dst = frame.final_destination.unwrap_or(*bytes[l3 + 24..].first_chunk().unwrap());
-        [&bytes[l3 + 8..l3 + 24], &dst, &[0, protocol]].concat()
+        [&bytes[l3 + 8..l3 + 24], &dst, &[0, protocol], &len].concat()
     };
     let sum = Sum16BitWords::new()
         .add_slice(&pseudo_header)
-        .add_2bytes((layer4.len() as u16).to_be_bytes())
         .add_slice(&layer4[..field])
         .add_slice(&layer4[field + 2..]);
     let sum = match protocol {

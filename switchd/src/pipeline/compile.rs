@@ -10,7 +10,7 @@ use tollgate_packet::limits::MAX_VLAN_TAGS;
 
 use super::error::FlowError;
 use super::limits::TABLES;
-use super::matching::mac;
+use super::matching::header_field;
 use super::program::{Program, Step, Target};
 use crate::limits::MAX_OFPORT;
 
@@ -90,33 +90,19 @@ fn target(port: u32) -> Result<Target, FlowError> {
 
 /// Whether actions can set the field.
 pub(super) fn can_set(field: Field) -> bool {
-    set_field(&OxmField::exact(field, field.full_mask())).is_ok()
+    field.info().settable && header_field(field).is_some()
 }
 
-/// [`Action`] holds whole values only, and a VLAN id only with its present bit.
+/// A VLAN id has its present bit with it, which is not the field's to set.
 fn set_field(field: &OxmField) -> Result<Edit, FlowError> {
-    let value = field.value();
-    let ipv4 = (value as u32).to_be_bytes();
-    Ok(match field.field() {
-        Field::EthSrc => Edit::SetEthSrc(mac(value)),
-        Field::EthDst => Edit::SetEthDst(mac(value)),
-        Field::VlanVid => Edit::SetVlanVid(value as u16 & 0x0fff),
-        Field::VlanPcp => Edit::SetVlanPcp(value as u8),
-        Field::Ipv4Src => Edit::SetIpv4Src(ipv4),
-        Field::Ipv4Dst => Edit::SetIpv4Dst(ipv4),
-        Field::Ipv6Src => Edit::SetIpv6Src(value.to_be_bytes()),
-        Field::Ipv6Dst => Edit::SetIpv6Dst(value.to_be_bytes()),
-        Field::IpDscp => Edit::SetIpDscp(value as u8),
-        Field::IpEcn => Edit::SetIpEcn(value as u8),
-        Field::TcpSrc | Field::UdpSrc | Field::SctpSrc => Edit::SetL4Src(value as u16),
-        Field::TcpDst | Field::UdpDst | Field::SctpDst => Edit::SetL4Dst(value as u16),
-        Field::ArpSpa => Edit::SetArpSpa(ipv4),
-        Field::ArpTpa => Edit::SetArpTpa(ipv4),
-        _ => {
-            return Err(FlowError::new(
-                ErrorCode::OFPBAC_BAD_SET_TYPE,
-                "this field cannot be set yet",
-            ));
-        }
-    })
+    let (Some(header_field), true) = (header_field(field.field()), can_set(field.field())) else {
+        return Err(FlowError::new(ErrorCode::OFPBAC_BAD_SET_TYPE, "this field cannot be set"));
+    };
+    if field.field() == Field::ArpOp && field.value() > u128::from(u8::MAX) {
+        return Err(FlowError::new(
+            ErrorCode::OFPBAC_BAD_SET_ARGUMENT,
+            "ARP opcodes beyond 255 cannot be set",
+        ));
+    }
+    Ok(Edit::Set { field: header_field, value: field.value(), mask: field.mask() })
 }

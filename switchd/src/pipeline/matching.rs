@@ -3,7 +3,7 @@
 use tollgate_classifier::{ExtraKey, ExtraMatch};
 use tollgate_openflow::field::OFPVID_PRESENT;
 use tollgate_openflow::{ErrorCode, Field, Match, OxmField};
-use tollgate_packet::{FlowKey, FlowMask, FlowMatch, MacAddr};
+use tollgate_packet::{FlowKey, FlowMask, FlowMatch, HeaderField};
 
 use super::error::FlowError;
 
@@ -53,51 +53,55 @@ const ARP_OP_TOO_LARGE: FlowError =
 /// A key in which the bits of `field` are `bits` and all others zero.
 fn place(field: Field, bits: u128) -> Result<FlowKey, FlowError> {
     let none = FlowKey::default();
-    let narrow = bits as u32;
-    let half = bits as u16;
-    let octet = bits as u8;
     Ok(match field {
-        Field::InPort => FlowKey { in_port: narrow, ..none },
-        Field::EthSrc => FlowKey { eth_src: mac(bits), ..none },
-        Field::EthDst => FlowKey { eth_dst: mac(bits), ..none },
-        Field::EthType => FlowKey { eth_type: half, ..none },
-        Field::VlanVid => FlowKey { vlan_tci: half, ..none },
-        Field::VlanPcp => FlowKey { vlan_tci: half << 13, ..none },
-        Field::Ipv4Src | Field::ArpSpa => FlowKey { ip_src: first_four(narrow), ..none },
-        Field::Ipv4Dst | Field::ArpTpa => FlowKey { ip_dst: first_four(narrow), ..none },
-        Field::Ipv6Src => FlowKey { ip_src: bits.to_be_bytes(), ..none },
-        Field::Ipv6Dst => FlowKey { ip_dst: bits.to_be_bytes(), ..none },
-        Field::Ipv6Flabel => FlowKey { ipv6_label: narrow, ..none },
-        Field::NwFrag => FlowKey { ip_frag: octet, ..none },
-        Field::IpDscp => FlowKey { ip_tos: octet << 2, ..none },
-        Field::IpEcn => FlowKey { ip_tos: octet, ..none },
-        Field::NwTtl => FlowKey { ip_ttl: octet, ..none },
-        Field::IpProto => FlowKey { ip_proto: octet, ..none },
-        Field::TcpFlags => FlowKey { tcp_flags: half, ..none },
-        Field::TcpSrc | Field::UdpSrc | Field::SctpSrc => FlowKey { l4_src: half, ..none },
-        Field::TcpDst | Field::UdpDst | Field::SctpDst => FlowKey { l4_dst: half, ..none },
-        Field::Icmpv4Type | Field::Icmpv6Type => FlowKey { l4_src: half, ..none },
-        Field::Icmpv4Code | Field::Icmpv6Code => FlowKey { l4_dst: half, ..none },
-        Field::ArpOp => {
-            let ip_proto = u8::try_from(bits).map_err(|_| ARP_OP_TOO_LARGE)?;
-            FlowKey { ip_proto, ..none }
-        }
-        Field::ArpSha => FlowKey { arp_sha: mac(bits), ..none },
-        Field::ArpTha => FlowKey { arp_tha: mac(bits), ..none },
-        Field::NdTarget | Field::NdSll | Field::NdTll | Field::Metadata => return Err(UNSUPPORTED),
+        Field::InPort => FlowKey { in_port: bits as u32, ..none },
+        Field::EthType => FlowKey { eth_type: bits as u16, ..none },
+        // With the bit that says that there is a tag.
+        Field::VlanVid => FlowKey { vlan_tci: bits as u16, ..none },
+        Field::NwFrag => FlowKey { ip_frag: bits as u8, ..none },
+        Field::IpProto => FlowKey { ip_proto: bits as u8, ..none },
+        Field::TcpFlags => FlowKey { tcp_flags: bits as u16, ..none },
+        Field::ArpOp if bits > u128::from(u8::MAX) => return Err(ARP_OP_TOO_LARGE),
+        field => header_field(field).ok_or(UNSUPPORTED)?.place(bits),
+    })
+}
+
+/// The packet's field of this name, if it is one that an edit could set.
+pub(super) fn header_field(field: Field) -> Option<HeaderField> {
+    Some(match field {
+        Field::EthSrc => HeaderField::EthSrc,
+        Field::EthDst => HeaderField::EthDst,
+        Field::VlanVid => HeaderField::VlanVid,
+        Field::VlanPcp => HeaderField::VlanPcp,
+        Field::Ipv4Src => HeaderField::Ipv4Src,
+        Field::Ipv4Dst => HeaderField::Ipv4Dst,
+        Field::Ipv6Src => HeaderField::Ipv6Src,
+        Field::Ipv6Dst => HeaderField::Ipv6Dst,
+        Field::Ipv6Flabel => HeaderField::Ipv6Label,
+        Field::IpDscp => HeaderField::IpDscp,
+        Field::IpEcn => HeaderField::IpEcn,
+        Field::NwTtl => HeaderField::IpTtl,
+        Field::TcpSrc | Field::UdpSrc | Field::SctpSrc => HeaderField::L4Src,
+        Field::TcpDst | Field::UdpDst | Field::SctpDst => HeaderField::L4Dst,
+        Field::Icmpv4Type | Field::Icmpv6Type => HeaderField::IcmpType,
+        Field::Icmpv4Code | Field::Icmpv6Code => HeaderField::IcmpCode,
+        Field::ArpOp => HeaderField::ArpOp,
+        Field::ArpSpa => HeaderField::ArpSpa,
+        Field::ArpTpa => HeaderField::ArpTpa,
+        Field::ArpSha => HeaderField::ArpSha,
+        Field::ArpTha => HeaderField::ArpTha,
+        Field::NdTarget => HeaderField::NdTarget,
+        Field::NdSll => HeaderField::NdSll,
+        Field::NdTll => HeaderField::NdTll,
+        Field::InPort
+        | Field::EthType
+        | Field::NwFrag
+        | Field::IpProto
+        | Field::TcpFlags
+        | Field::Metadata => return None,
     })
 }
 
 fn merge(key: &mut FlowKey, bits: &FlowKey) {
     key.words_mut().iter_mut().zip(bits.words()).for_each(|(word, bits)| *word |= bits);
-}
-
-pub(super) fn mac(bits: u128) -> MacAddr {
-    let [.., a, b, c, d, e, f] = bits.to_be_bytes();
-    MacAddr([a, b, c, d, e, f])
-}
-
-fn first_four(bits: u32) -> [u8; 16] {
-    let [a, b, c, d] = bits.to_be_bytes();
-    [a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
 }

@@ -44,6 +44,7 @@ pub(super) struct ActionSet {
     pop: Option<Edit>,
     push: Option<Edit>,
     decrement: Option<Edit>,
+    /// Of one field there may be several that set different bits.
     set: Vec<Edit>,
     output: Option<Target>,
 }
@@ -60,8 +61,7 @@ impl ActionSet {
             Step::Edit(edit @ Edit::PushVlan { .. }) => self.push = Some(*edit),
             Step::Edit(edit @ Edit::DecTtl) => self.decrement = Some(*edit),
             Step::Edit(edit) => {
-                let field = std::mem::discriminant(edit);
-                self.set.retain(|other| std::mem::discriminant(other) != field);
+                self.set.retain(|earlier| !replaces(edit, earlier));
                 self.set.push(*edit);
             }
         }
@@ -76,20 +76,31 @@ impl ActionSet {
     }
 }
 
+/// Whether nothing remains to be seen of `earlier` after `edit`.
+fn replaces(edit: &Edit, earlier: &Edit) -> bool {
+    match (edit, earlier) {
+        (
+            Edit::Set { field, mask, .. },
+            Edit::Set { field: earlier_field, mask: earlier_mask, .. },
+        ) => field == earlier_field && earlier_mask & !mask == 0,
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use tollgate_packet::MacAddr;
+    use tollgate_packet::HeaderField;
 
     use super::*;
 
     #[test]
     fn the_action_set_keeps_the_last_of_each_kind_and_orders_them() {
         let mut set = ActionSet::default();
-        set.write(&Step::Edit(Edit::SetEthDst(MacAddr([1; 6]))));
+        set.write(&Step::Edit(Edit::set(HeaderField::EthDst, 1)));
         assert_eq!(set.steps(), []);
         set.write(&Step::Output(Target::Port(1)));
-        set.write(&Step::Edit(Edit::SetEthSrc(MacAddr([2; 6]))));
-        set.write(&Step::Edit(Edit::SetEthDst(MacAddr([3; 6]))));
+        set.write(&Step::Edit(Edit::set(HeaderField::EthSrc, 2)));
+        set.write(&Step::Edit(Edit::set(HeaderField::EthDst, 3)));
         set.write(&Step::Edit(Edit::PushVlan { tpid: 0x8100 }));
         set.write(&Step::Edit(Edit::PopVlan));
         set.write(&Step::Output(Target::Flood));
@@ -98,8 +109,8 @@ mod tests {
             [
                 Step::Edit(Edit::PopVlan),
                 Step::Edit(Edit::PushVlan { tpid: 0x8100 }),
-                Step::Edit(Edit::SetEthSrc(MacAddr([2; 6]))),
-                Step::Edit(Edit::SetEthDst(MacAddr([3; 6]))),
+                Step::Edit(Edit::set(HeaderField::EthSrc, 2)),
+                Step::Edit(Edit::set(HeaderField::EthDst, 3)),
                 Step::Output(Target::Flood),
             ]
         );

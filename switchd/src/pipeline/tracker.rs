@@ -90,33 +90,15 @@ fn without(bits: &FlowMask, taken: &FlowMask) -> FlowMask {
 
 /// Bits whose value after the edit owes nothing to the packet beyond its [`prerequisites`].
 fn written(edit: &Edit) -> FlowMask {
-    let none = FlowKey::default();
-    let first_four = {
-        let mut address = [0; 16];
-        address[..4].fill(0xff);
-        address
-    };
-    let bits = match edit {
-        Edit::SetEthSrc(_) => FlowKey { eth_src: EVERY_BIT, ..none },
-        Edit::SetEthDst(_) => FlowKey { eth_dst: EVERY_BIT, ..none },
-        Edit::SetIpv4Src(_) | Edit::SetArpSpa(_) => FlowKey { ip_src: first_four, ..none },
-        Edit::SetIpv4Dst(_) | Edit::SetArpTpa(_) => FlowKey { ip_dst: first_four, ..none },
-        Edit::SetIpv6Src(_) => FlowKey { ip_src: [0xff; 16], ..none },
-        Edit::SetIpv6Dst(_) => FlowKey { ip_dst: [0xff; 16], ..none },
-        Edit::SetIpDscp(_) => FlowKey { ip_tos: 0xfc, ..none },
-        Edit::SetIpEcn(_) => FlowKey { ip_tos: 0x03, ..none },
-        Edit::SetL4Src(_) => FlowKey { l4_src: 0xffff, ..none },
-        Edit::SetL4Dst(_) => FlowKey { l4_dst: 0xffff, ..none },
-        Edit::SetVlanVid(_) => FlowKey { vlan_tci: 0x0fff, ..none },
-        Edit::SetVlanPcp(_) => FlowKey { vlan_tci: 0xe000, ..none },
+    FlowMask(match *edit {
+        Edit::Set { field, mask, .. } => field.place(mask),
         Edit::PushVlan { .. } | Edit::PopVlan => FlowKey {
-            vlan_tci: 0xffff,
-            vlan_tpid: 0xffff,
-            inner_vlan_tci: 0xffff,
-            inner_vlan_tpid: 0xffff,
-            ..none
+            vlan_tci: u16::MAX,
+            vlan_tpid: u16::MAX,
+            inner_vlan_tci: u16::MAX,
+            inner_vlan_tpid: u16::MAX,
+            ..FlowKey::default()
         },
-        Edit::DecTtl => FlowKey { ip_ttl: 0xff, ..none },
-    };
-    FlowMask(bits)
+        Edit::DecTtl => FlowKey { ip_ttl: u8::MAX, ..FlowKey::default() },
+    })
 }

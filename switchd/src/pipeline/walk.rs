@@ -151,6 +151,8 @@ impl Walker<'_> {
                 | EditError::NotIp
                 | EditError::NotArp
                 | EditError::NoPorts
+                | EditError::NotIcmp
+                | EditError::NoNdField
                 | EditError::NoVlanTag,
             ) => {}
             // An expired packet goes no further (OpenFlow 1.3.5, section 5.12), nor does one that
