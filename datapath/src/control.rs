@@ -15,13 +15,17 @@ use tollgate_vhost::{Notifier, RingHost};
 use crate::counters::{PortCounters, PortSnapshot};
 use crate::handoff::handoff_mesh;
 use crate::lane::lane;
-use crate::limits::{MAX_PORTS, MAX_PORTS_PER_TENANT, MAX_TENANTS, RETURN_SLOTS, STALE_PER_MAIL};
+use crate::limits::{
+    DEFAULT_PUNT_PPS, INJECTION_SLOTS, MAX_PORTS, MAX_PORTS_PER_TENANT, MAX_TENANTS,
+    PUNT_BURST_DIVISOR, RETURN_SLOTS, STALE_PER_MAIL,
+};
 use crate::mail::{Mail, Mailbox, PmdGone, mailbox};
 use crate::megaflow::Megaflow;
 use crate::pmd::{Pmd, PmdParts, PortSlot, TenantSlot};
 use crate::ring_host::PortRings;
 use crate::shared::{PmdShared, PmdSnapshot};
 use crate::slow_path::{LaneChange, SlowPathEnd, Waker};
+use crate::token_bucket::TokenBucket;
 
 /// What the datapath is made of. Sizes are per PMD and allocated at start.
 #[derive(Clone, Debug)]
@@ -58,6 +62,23 @@ impl Default for DatapathConfig {
 pub struct TenantSettings {
     /// Its share of every PMD, relative to the other active tenants.
     pub weight: Weight,
+    /// Copies for controllers that its packets may cause per second, on all PMDs together.
+    pub punt_pps: u32,
+}
+
+impl Default for TenantSettings {
+    fn default() -> Self {
+        Self { weight: Weight::default(), punt_pps: DEFAULT_PUNT_PPS }
+    }
+}
+
+impl TenantSettings {
+    /// Its limit, with the burst that belongs to the rate.
+    fn punt_limit(&self, tsc_hz: u64) -> Arc<TokenBucket> {
+        let burst = self.punt_pps.div_ceil(PUNT_BURST_DIVISOR);
+        let (rate, burst) = (u64::from(self.punt_pps), u64::from(burst));
+        Arc::new(TokenBucket::new(rate, burst, tsc_hz, tsc::now()))
+    }
 }
 
 /// A port as the datapath knows it.
@@ -151,6 +172,7 @@ pub struct Datapath {
     pmds: Vec<PmdHandle>,
     registry: Mutex<Registry>,
     lane_changes: mpsc::Sender<LaneChange>,
+    portless: Vec<Arc<PortCounters>>,
     protection: AtomicBool,
     tsc_hz: u64,
 }
@@ -190,12 +212,18 @@ impl Datapath {
         let (lane_changes, changes) = mpsc::channel();
         let mut homebound = Vec::new();
         let mut pmds = Vec::new();
+        let (portless_in, portless_out) = RingBuffer::new(INJECTION_SLOTS);
+        // The first PMD takes it.
+        let mut portless_out = Some(portless_out);
+        let mut portless = Vec::new();
         let mesh = handoff_mesh(config.pmd_cores.len());
         for (index, (&core, handoff)) in config.pmd_cores.iter().zip(mesh).enumerate() {
             let shared = Arc::new(PmdShared::new());
             let (mailbox, mail) = mailbox(Arc::clone(&shared));
             let (homeward, home) = RingBuffer::new(RETURN_SLOTS);
             homebound.push(home);
+            let portless_counters = Arc::new(PortCounters::default());
+            portless.push(Arc::clone(&portless_counters));
             let notifier = Notifier::new().map_err(StartError::Notifier)?;
             let parts = PmdParts {
                 index,
@@ -205,6 +233,8 @@ impl Datapath {
                 shared: Arc::clone(&shared),
                 mail,
                 homeward,
+                portless: portless_out.take(),
+                portless_counters,
                 waker: Arc::clone(&waker),
                 notifier,
             };
@@ -221,10 +251,11 @@ impl Datapath {
             pmds,
             registry: Mutex::new(registry),
             lane_changes,
+            portless,
             protection: AtomicBool::new(config.protection),
             tsc_hz,
         };
-        Ok((Arc::new(datapath), SlowPathEnd::new(changes, homebound, waker)))
+        Ok((Arc::new(datapath), SlowPathEnd::new(changes, homebound, portless_in, waker)))
     }
 
     /// Ends the PMDs and waits for their threads. Rings and mappings that they still held are
@@ -259,8 +290,9 @@ impl Datapath {
         let mut accounts = registry.tenants.iter().enumerate().skip(1);
         let free = accounts.find(|(_, account)| account.is_none()).map(|(index, _)| index);
         let tenant = TenantIndex(free.ok_or(ControlError::TooManyTenants)? as u16);
+        let punt_limit = settings.punt_limit(self.tsc_hz);
         for (pmd, handle) in self.pmds.iter().enumerate() {
-            let (pmd_end, slow_end) = lane(pmd, tenant);
+            let (pmd_end, slow_end) = lane(pmd, tenant, Arc::clone(&punt_limit));
             // The slow path hears of the lane before the first miss can be in it.
             let _ = self.lane_changes.send(LaneChange::Add(slow_end));
             let slot = Box::new(TenantSlot::new(tenant, pmd_end));
@@ -284,7 +316,9 @@ impl Datapath {
         let mut registry = self.registry();
         let account = registry.tenants.get_mut(usize::from(tenant.0)).and_then(Option::as_mut);
         *account.ok_or(ControlError::NoSuchTenant)? = settings;
-        self.tell_all(|| Mail::TenantSet(tenant, settings))
+        let punt_limit = settings.punt_limit(self.tsc_hz);
+        let _ = self.lane_changes.send(LaneChange::PuntLimit(tenant, Arc::clone(&punt_limit)));
+        self.tell_all(|| Mail::TenantSet(tenant, settings, Arc::clone(&punt_limit)))
     }
 
     /// Closes a tenant's account. Its books are forgotten with it.
@@ -330,6 +364,7 @@ impl Datapath {
         let index = PortIndex(registry.free_ports.pop_front().ok_or(ControlError::TooManyPorts)?);
         let shard = || Arc::new(PortCounters::default());
         let counters: Vec<_> = self.pmds.iter().map(|_| shard()).collect();
+        let _ = self.lane_changes.send(LaneChange::PortAdd(index, tenant, pmd));
         for (handle, counters) in self.pmds.iter().zip(&counters) {
             let slot = PortSlot::new(index, tenant, pmd, Arc::clone(counters));
             handle.mailbox.call([Mail::PortAdd(Box::new(slot))])?;
@@ -350,6 +385,7 @@ impl Datapath {
         let entry = registry.ports.get_mut(usize::from(port.0)).filter(|entry| entry.is_some());
         *entry.ok_or(ControlError::NoSuchPort)? = None;
         registry.free_ports.push_back(port.0);
+        let _ = self.lane_changes.send(LaneChange::PortRemove(port));
         self.tell_all(|| Mail::PortRemove(port))
     }
 
@@ -396,6 +432,11 @@ impl Datapath {
     /// Whether the gate is on.
     pub fn protection(&self) -> bool {
         self.protection.load(Ordering::Relaxed)
+    }
+
+    /// Counters of what controllers have put in at no port.
+    pub fn portless_counters(&self) -> PortSnapshot {
+        PortSnapshot::of(&self.portless)
     }
 
     /// Every PMD's figures.

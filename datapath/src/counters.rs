@@ -21,6 +21,8 @@ pub struct PortCounters {
     miss_returned: AtomicU64,
     handed_out: AtomicU64,
     handed_in: AtomicU64,
+    injected: AtomicU64,
+    consumed: AtomicU64,
     drops: [AtomicU64; DropReason::ALL.len()],
     tx_drops: AtomicU64,
 }
@@ -38,6 +40,8 @@ impl Default for PortCounters {
             miss_returned: AtomicU64::new(0),
             handed_out: AtomicU64::new(0),
             handed_in: AtomicU64::new(0),
+            injected: AtomicU64::new(0),
+            consumed: AtomicU64::new(0),
             drops: [const { AtomicU64::new(0) }; DropReason::ALL.len()],
             tx_drops: AtomicU64::new(0),
         }
@@ -101,6 +105,15 @@ impl PortCounters {
     pub(crate) fn handed_in(&self) {
         single_writer_add(&self.handed_in, 1);
     }
+
+    pub(crate) fn injected(&self) {
+        single_writer_add(&self.injected, 1);
+    }
+
+    /// As the ingress of a copy that went to the slow path for a controller.
+    pub(crate) fn consumed(&self) {
+        single_writer_add(&self.consumed, 1);
+    }
 }
 
 /// A port's counters at one moment.
@@ -122,7 +135,7 @@ pub struct PortSnapshot {
     pub injected: u64,
     /// Frames of this port that wait in the slow path, or for another PMD to deliver them.
     pub queued: u64,
-    /// Frames that ended in the switch itself (sent to a controller).
+    /// Copies that ended in the switch itself: given to the slow path for a controller.
     pub consumed: u64,
     /// Frames that this port could not take from others.
     pub tx_drops: u64,
@@ -152,9 +165,9 @@ impl PortSnapshot {
             tx_bytes: sum(|shard| &shard.tx_bytes),
             forwarded: sum(|shard| &shard.forwarded),
             clones: sum(|shard| &shard.clones),
-            injected: 0,
+            injected: sum(|shard| &shard.injected),
             queued: out.saturating_sub(back),
-            consumed: 0,
+            consumed: sum(|shard| &shard.consumed),
             tx_drops: sum(|shard| &shard.tx_drops),
             drops: drops.filter(|(_, count)| *count != 0).collect(),
         }

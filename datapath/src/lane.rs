@@ -4,15 +4,20 @@
 use std::sync::Arc;
 
 use rtrb::{Consumer, Producer, RingBuffer};
+use tollgate_frame::DropReason;
 use tollgate_packet::{FlowKey, PortIndex};
 use tollgate_policy::TenantIndex;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::byte_ring::{RecordConsumer, RecordProducer, byte_ring};
-use crate::limits::{MISS_ARENA_BYTES, PENDING_FLOWS, PENDING_PROBES, REPLY_SLOTS};
+use crate::limits::{
+    INJECTION_SLOTS, MISS_ARENA_BYTES, PENDING_FLOWS, PENDING_PROBES, PUNT_ARENA_BYTES, REPLY_SLOTS,
+};
 use crate::megaflow::Megaflow;
+use crate::slow_path::MissKind;
+use crate::token_bucket::TokenBucket;
 
-/// What stands in front of the frame in a miss record.
+/// What stands in front of the frame in a record of a miss or a punt.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct MissHead {
@@ -32,13 +37,36 @@ pub(crate) struct Reply {
     pub(crate) frame: Vec<u8>,
     pub(crate) megaflow: Arc<Megaflow>,
     pub(crate) install: bool,
+    /// Whether the controller's copy, if the decision makes one, was sent by the slow path.
+    pub(crate) punt: PuntOutcome,
+}
+
+/// What has become of the copy for the controller that an owned frame's decision makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PuntOutcome {
+    /// The slow path has sent it.
+    Sent,
+    /// It was over the tenant's limit.
+    Denied,
+}
+
+/// A frame of a controller's, and what to do with it.
+#[derive(Debug)]
+pub(crate) struct Injection {
+    /// As if received here; `None` where there is no such port.
+    pub(crate) port: Option<PortIndex>,
+    pub(crate) frame: Vec<u8>,
+    pub(crate) megaflow: Arc<Megaflow>,
 }
 
 /// The PMD's end.
 #[derive(Debug)]
 pub(crate) struct PmdLane {
     misses: RecordProducer,
+    punts: RecordProducer,
+    punt_limit: Arc<TokenBucket>,
     pub(crate) replies: Consumer<Reply>,
+    pub(crate) injections: Consumer<Injection>,
     pub(crate) pending: PendingFlows,
 }
 
@@ -48,15 +76,35 @@ pub(crate) struct SlowLane {
     pub(crate) pmd: usize,
     pub(crate) tenant: TenantIndex,
     pub(crate) misses: RecordConsumer,
+    pub(crate) punts: RecordConsumer,
+    /// The next record is taken from the punts, if there is one: the two take turns.
+    pub(crate) punts_next: bool,
+    pub(crate) punt_limit: Arc<TokenBucket>,
     pub(crate) replies: Producer<Reply>,
+    pub(crate) injections: Producer<Injection>,
 }
 
-/// Makes both ends of a tenant's lane on one PMD.
-pub(crate) fn lane(pmd: usize, tenant: TenantIndex) -> (PmdLane, SlowLane) {
+/// Makes both ends of a tenant's lane on one PMD. The limit is the tenant's, on all PMDs together.
+pub(crate) fn lane(
+    pmd: usize,
+    tenant: TenantIndex,
+    punt_limit: Arc<TokenBucket>,
+) -> (PmdLane, SlowLane) {
     let (misses_in, misses) = byte_ring(MISS_ARENA_BYTES);
+    let (punts_in, punts) = byte_ring(PUNT_ARENA_BYTES);
     let (replies, replies_out) = RingBuffer::new(REPLY_SLOTS);
-    let pmd_end = PmdLane { misses: misses_in, replies: replies_out, pending: PendingFlows::new() };
-    (pmd_end, SlowLane { pmd, tenant, misses, replies })
+    let (injections, injections_out) = RingBuffer::new(INJECTION_SLOTS);
+    let pmd_end = PmdLane {
+        misses: misses_in,
+        punts: punts_in,
+        punt_limit: Arc::clone(&punt_limit),
+        replies: replies_out,
+        injections: injections_out,
+        pending: PendingFlows::new(),
+    };
+    let slow_end =
+        SlowLane { pmd, tenant, misses, punts, punts_next: false, punt_limit, replies, injections };
+    (pmd_end, slow_end)
 }
 
 impl PmdLane {
@@ -77,6 +125,49 @@ impl PmdLane {
             self.pending.leave(key_hash);
         }
         queued
+    }
+
+    /// Queues a copy for the controller, or says why not.
+    pub(crate) fn punt(
+        &mut self,
+        port: PortIndex,
+        key: &FlowKey,
+        frame: &[u8],
+        now_tsc: u64,
+    ) -> Result<(), DropReason> {
+        if !self.punt_limit.take(1, now_tsc) {
+            return Err(DropReason::ControllerLimit);
+        }
+        let head = MissHead { key: *key, key_hash: 0, port: port.0, follower: 0, reserved: 0 };
+        let queued = self.punts.push(head.as_bytes(), frame);
+        if queued { Ok(()) } else { Err(DropReason::ControllerQueueFull) }
+    }
+
+    /// Puts another limit in force; the old one is to be dropped elsewhere.
+    pub(crate) fn set_punt_limit(&mut self, limit: Arc<TokenBucket>) -> Arc<TokenBucket> {
+        std::mem::replace(&mut self.punt_limit, limit)
+    }
+}
+
+impl SlowLane {
+    /// Whether the slow path has something to take.
+    pub(crate) fn has_records(&self) -> bool {
+        !self.misses.is_empty() || !self.punts.is_empty()
+    }
+
+    /// Moves the next record into `record`; misses and punts take turns.
+    pub(crate) fn pop(&mut self, record: &mut Vec<u8>) -> Option<MissKind> {
+        let mut pop = |kind| match kind {
+            MissKind::Miss => self.misses.pop(record),
+            MissKind::Punt => self.punts.pop(record),
+        };
+        let order = match self.punts_next {
+            false => [MissKind::Miss, MissKind::Punt],
+            true => [MissKind::Punt, MissKind::Miss],
+        };
+        let kind = order.into_iter().find(|kind| pop(*kind))?;
+        self.punts_next = kind == MissKind::Miss;
+        Some(kind)
     }
 }
 

@@ -18,13 +18,16 @@ mod lane;
 pub mod limits;
 mod mail;
 mod megaflow;
+mod meter;
 mod pmd;
 mod ring_host;
 mod shared;
 mod slow_path;
+mod token_bucket;
 
 pub use control::{ControlError, Datapath, DatapathConfig, PortHandle, StartError, TenantSettings};
 pub use counters::{PortCounters, PortSnapshot};
 pub use megaflow::{Megaflow, MegaflowStats, Op};
+pub use meter::{BandStats, Meter, MeterBand, MeterConfig, MeterStats, MeterUnit, TooManyBands};
 pub use shared::{PmdSnapshot, TenantSnapshot};
-pub use slow_path::{Evicted, EvictionCause, Miss, SlowPathEnd, Verdict};
+pub use slow_path::{Evicted, EvictionCause, InjectError, Miss, MissKind, SlowPathEnd, Verdict};

@@ -88,3 +88,33 @@ pub const MAX_PORTS_PER_TENANT: usize = 32;
 
 /// Rings of one tenant that one PMD polls.
 pub const MAX_RINGS_PER_TENANT: usize = MAX_PORTS_PER_TENANT * MAX_QUEUE_PAIRS;
+
+/// Bands of one meter (Open vSwitch's userspace datapath has as many): each packet draws on each.
+pub const MAX_METER_BANDS: usize = 8;
+
+/// Times that a PMD tries to draw on a meter or limit before it takes it for exceeded. A failed
+/// try means that another PMD has drawn on it, so the rate is used up about then anyway.
+pub const TAKE_ATTEMPTS: usize = 16;
+
+/// Copies for controllers that a tenant may cause per second, unless it is set: what Open vSwitch
+/// recommends (`controller_rate_limit`). One costs the slow path a walk and a message.
+pub const DEFAULT_PUNT_PPS: u32 = 1000;
+
+/// Part of a second's copies for controllers that may come at once: a quarter, as Open vSwitch's
+/// `controller_burst_limit`.
+pub const PUNT_BURST_DIVISOR: u32 = 4;
+
+/// Bytes of copies for controllers that one tenant may have queued on one PMD, apart from its
+/// misses so that neither starves the other: the default burst of small frames, or 7 jumbo ones.
+pub const PUNT_ARENA_BYTES: usize = 64 * 1024;
+
+/// Frames of PACKET_OUT that wait for one tenant on one PMD; more are refused, and the controller
+/// is told.
+pub const INJECTION_SLOTS: usize = 256;
+
+/// Injected frames carried out in one task.
+pub const INJECTIONS_PER_TASK: usize = 4;
+
+/// After an injected frame that belongs to no tenant, and that no gate could hold back, the PMD
+/// takes no other for so many times as long as it took: a tenth of the core at most.
+pub const PORTLESS_REST_FACTOR: u64 = 9;

@@ -17,12 +17,13 @@ use crate::control::TenantSettings;
 use crate::limits::{MAILBOX_SLOTS, RETURN_SLOTS};
 use crate::pmd::{PortSlot, TenantSlot};
 use crate::shared::PmdShared;
+use crate::token_bucket::TokenBucket;
 
 /// One order. Each is bounded work.
 #[derive(Debug)]
 pub(crate) enum Mail {
     TenantAdd(TenantSettings, Box<TenantSlot>),
-    TenantSet(TenantIndex, TenantSettings),
+    TenantSet(TenantIndex, TenantSettings, Arc<TokenBucket>),
     TenantRemove(TenantIndex),
     PortAdd(Box<PortSlot>),
     PortRemove(PortIndex),
@@ -46,6 +47,8 @@ pub(crate) enum Discard {
     Tenant(Box<TenantSlot>),
     #[expect(dead_code, reason = "as above")]
     Stale(Box<[FlowMatch]>),
+    #[expect(dead_code, reason = "as above")]
+    PuntLimit(Arc<TokenBucket>),
 }
 
 /// The PMD thread has ended.

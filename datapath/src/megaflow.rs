@@ -1,11 +1,14 @@
 //! What the slow path decides once for many packets.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_frame::DropReason;
 use tollgate_packet::edit::Edit;
 use tollgate_packet::{FlowMatch, PortIndex};
 use tollgate_policy::TenantIndex;
+
+use crate::meter::Meter;
 
 /// One step of a compiled action list. Floods are already expanded to their outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +17,12 @@ pub enum Op {
     Output(PortIndex),
     /// Change the header copy; a packet that lacks the field is dropped with a reason.
     Edit(Edit),
+    /// Drop the packet, and with it the rest of the list, if it is over the rate of the meter at
+    /// this place in [`Megaflow::meters`].
+    Meter(u8),
+    /// Send a copy of the frame as it was received to the slow path, for a controller. One list
+    /// makes one such copy, however often it says so: the walk that the copy gets finds them all.
+    Punt,
     /// Spend this many cycles on every packet. No flow rule compiles to it: it exists to prove that
     /// what is spent for a tenant is charged to it.
     Burn(u32),
@@ -26,7 +35,9 @@ pub struct Megaflow {
     pub matcher: FlowMatch,
     /// What to do, in order.
     pub ops: Box<[Op]>,
-    /// The reason that is counted when `ops` has no output.
+    /// The meters that `ops` names.
+    pub meters: Box<[Arc<Meter>]>,
+    /// The reason that is counted when `ops` makes no copy.
     pub drop_reason: DropReason,
     /// Who pays for the packets, and whose quota in the caches it uses.
     pub owner: TenantIndex,

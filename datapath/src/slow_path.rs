@@ -1,20 +1,32 @@
 //! The slow path's end of the lanes: misses out of every PMD, answers back, evicted megaflows home.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::Thread;
 use std::time::Duration;
 
-use rtrb::Consumer;
+use rtrb::{Consumer, Producer, PushError};
+use tollgate_packet::limits::{MAX_FRAME_BYTES, MIN_FRAME_BYTES};
 use tollgate_packet::{FlowKey, PortIndex};
 use tollgate_policy::TenantIndex;
 use zerocopy::FromBytes;
 
-use crate::lane::{MissHead, Reply, SlowLane};
+use crate::lane::{Injection, MissHead, PuntOutcome, Reply, SlowLane};
 use crate::megaflow::Megaflow;
+use crate::token_bucket::TokenBucket;
 
-/// A packet that no cached decision covers.
+/// Why a packet is here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MissKind {
+    /// No cached decision covers it. It is answered ([`SlowPathEnd::reply`]), and the PMD sends it.
+    Miss,
+    /// A cached decision sends a copy to a controller ([`Op::Punt`](crate::Op::Punt)): this one,
+    /// within the tenant's limit. It is not answered; whoever takes it has it to himself.
+    Punt,
+}
+
+/// A packet that needs a walk through the tables.
 #[derive(Debug)]
 pub struct Miss {
     /// The PMD that waits for the answer.
@@ -29,7 +41,10 @@ pub struct Miss {
     pub frame: Vec<u8>,
     /// An earlier packet of the same flow is ahead: the answer given to it may be repeated.
     pub follower: bool,
+    /// What for.
+    pub kind: MissKind,
     key_hash: u64,
+    punt: PuntOutcome,
 }
 
 /// The answer to a miss: what to do with the packet, and whether to cache it.
@@ -79,11 +94,28 @@ pub(crate) enum Homebound {
     Frame(Vec<u8>),
 }
 
-/// A lane comes or goes.
+/// Why a frame was not injected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InjectError {
+    /// It is no frame that the switch carries.
+    #[error("a frame has {MIN_FRAME_BYTES} to {MAX_FRAME_BYTES} bytes, not {0}")]
+    Length(usize),
+    /// The ingress port is gone.
+    #[error("there is no such ingress port")]
+    NoSuchPort,
+    /// Too many wait already.
+    #[error("too many injected frames wait already")]
+    Full,
+}
+
+/// What the slow path is told of tenants and ports.
 #[derive(Debug)]
 pub(crate) enum LaneChange {
     Add(SlowLane),
     Remove(TenantIndex),
+    PuntLimit(TenantIndex, Arc<TokenBucket>),
+    PortAdd(PortIndex, TenantIndex, usize),
+    PortRemove(PortIndex),
 }
 
 /// Wakes the slow-path thread from a PMD: one futex call, and only while it sleeps.
@@ -121,6 +153,10 @@ impl Waker {
 #[derive(Debug)]
 pub struct SlowPathEnd {
     lanes: Vec<SlowLane>,
+    /// Every port's tenant and PMD.
+    ports: HashMap<PortIndex, (TenantIndex, usize)>,
+    /// To the PMD that carries out what enters through no port.
+    portless: Producer<Injection>,
     changes: mpsc::Receiver<LaneChange>,
     homebound: Vec<Consumer<Homebound>>,
     waker: Arc<Waker>,
@@ -132,35 +168,56 @@ impl SlowPathEnd {
     pub(crate) fn new(
         changes: mpsc::Receiver<LaneChange>,
         homebound: Vec<Consumer<Homebound>>,
+        portless: Producer<Injection>,
         waker: Arc<Waker>,
     ) -> Self {
-        let (lanes, record, evicted) = (Vec::new(), Vec::new(), VecDeque::new());
-        Self { lanes, changes, homebound, waker, record, evicted }
+        Self {
+            lanes: Vec::new(),
+            ports: HashMap::new(),
+            portless,
+            changes,
+            homebound,
+            waker,
+            record: Vec::new(),
+            evicted: VecDeque::new(),
+        }
     }
 
-    /// Names each tenant that has a miss waiting (once for every PMD where it has).
-    pub fn waiting(&mut self, mut tenant: impl FnMut(TenantIndex)) {
+    fn take_changes(&mut self) {
         while let Ok(change) = self.changes.try_recv() {
             match change {
                 LaneChange::Add(lane) => self.lanes.push(lane),
                 LaneChange::Remove(gone) => self.lanes.retain(|lane| lane.tenant != gone),
+                LaneChange::PuntLimit(tenant, limit) => {
+                    let lanes = self.lanes.iter_mut().filter(|lane| lane.tenant == tenant);
+                    lanes.for_each(|lane| lane.punt_limit = Arc::clone(&limit));
+                }
+                LaneChange::PortAdd(port, tenant, pmd) => {
+                    self.ports.insert(port, (tenant, pmd));
+                }
+                LaneChange::PortRemove(port) => {
+                    self.ports.remove(&port);
+                }
             }
         }
-        self.lanes
-            .iter()
-            .filter(|lane| !lane.misses.is_empty())
-            .for_each(|lane| tenant(lane.tenant));
     }
 
-    /// The tenant's oldest miss. With several PMDs, the fullest waits no longer than the others:
-    /// lanes are asked in turn.
+    /// Names each tenant that has a miss or a punt waiting (once for every PMD where it has).
+    pub fn waiting(&mut self, mut tenant: impl FnMut(TenantIndex)) {
+        self.take_changes();
+        let waiting = self.lanes.iter().filter(|lane| lane.has_records());
+        waiting.for_each(|lane| tenant(lane.tenant));
+    }
+
+    /// The tenant's oldest miss or punt; the two take turns. With several PMDs, the fullest waits no
+    /// longer than the others: lanes are asked in turn.
     pub fn take(&mut self, tenant: TenantIndex) -> Option<Miss> {
         let record = &mut self.record;
-        let at = self
-            .lanes
-            .iter_mut()
-            .position(|lane| lane.tenant == tenant && lane.misses.pop(record))?;
-        let pmd = self.lanes.get(at)?.pmd;
+        let mut lanes = self.lanes.iter_mut().enumerate();
+        let (at, pmd, kind) = lanes.find_map(|(at, lane)| {
+            let kind = (lane.tenant == tenant).then(|| lane.pop(record)).flatten()?;
+            Some((at, lane.pmd, kind))
+        })?;
         // The lane that was served goes behind its siblings.
         let served = self.lanes.remove(at);
         self.lanes.push(served);
@@ -172,15 +229,63 @@ impl SlowPathEnd {
             key: head.key,
             frame: frame.to_vec(),
             follower: head.follower != 0,
+            kind,
             key_hash: head.key_hash,
+            punt: PuntOutcome::Sent,
         })
     }
 
-    /// Answers a miss; the PMD sends the packet. The answer is lost only if the tenant is gone.
+    /// Whether a copy of the packet may be sent to a controller now, by the tenant's limit. Asked
+    /// once for a miss whose walk sends one; a punt has passed the limit already.
+    pub fn admits_punt(&self, miss: &mut Miss, now_tsc: u64) -> bool {
+        if miss.kind == MissKind::Punt {
+            return true;
+        }
+        let lane = self.lanes.iter().find(|lane| lane.tenant == miss.tenant);
+        let admitted = lane.is_some_and(|lane| lane.punt_limit.take(1, now_tsc));
+        miss.punt = if admitted { PuntOutcome::Sent } else { PuntOutcome::Denied };
+        admitted
+    }
+
+    /// Has a PMD carry out `megaflow`'s list on a frame, as if it had entered through `ingress`, at
+    /// the expense of that port's tenant; without one it is nobody's. A copy for a controller
+    /// ([`Op::Punt`](crate::Op::Punt)) counts as sent by the caller.
+    ///
+    /// # Errors
+    /// See [`InjectError`].
+    pub fn inject(
+        &mut self,
+        ingress: Option<PortIndex>,
+        frame: Vec<u8>,
+        megaflow: Arc<Megaflow>,
+    ) -> Result<(), InjectError> {
+        let carried = MIN_FRAME_BYTES as usize..=MAX_FRAME_BYTES as usize;
+        if !carried.contains(&frame.len()) {
+            return Err(InjectError::Length(frame.len()));
+        }
+        self.take_changes();
+        let ring = match ingress {
+            None => &mut self.portless,
+            Some(port) => {
+                let (tenant, pmd) = *self.ports.get(&port).ok_or(InjectError::NoSuchPort)?;
+                let mut lanes = self.lanes.iter_mut();
+                let lane = lanes.find(|lane| lane.tenant == tenant && lane.pmd == pmd);
+                &mut lane.ok_or(InjectError::NoSuchPort)?.injections
+            }
+        };
+        let injection = Injection { port: ingress, frame, megaflow };
+        ring.push(injection).map_err(|PushError::Full(_)| InjectError::Full)
+    }
+
+    /// Answers a miss; the PMD sends the packet. The answer is lost only if the tenant is gone. A
+    /// punt has no answer.
     pub fn reply(&mut self, miss: Miss, verdict: Verdict) {
-        let Miss { pmd, port, tenant, frame, key_hash, .. } = miss;
+        let Miss { pmd, port, tenant, frame, kind, key_hash, punt, .. } = miss;
+        if kind == MissKind::Punt {
+            return;
+        }
         let Verdict { megaflow, install } = verdict;
-        let reply = Reply { port, key_hash, frame, megaflow, install };
+        let reply = Reply { port, key_hash, frame, megaflow, install, punt };
         let mut lanes = self.lanes.iter_mut();
         if let Some(lane) = lanes.find(|lane| lane.tenant == tenant && lane.pmd == pmd) {
             // Room is certain: a lane has more answer slots than its arena can hold records.
@@ -201,8 +306,8 @@ impl SlowPathEnd {
         self.evicted.pop_front()
     }
 
-    /// Sleeps until a PMD has a miss, or for `timeout`.
+    /// Sleeps until a PMD has a miss or a punt, or for `timeout`.
     pub fn wait(&self, timeout: Duration) {
-        self.waker.sleep(timeout, || self.lanes.iter().any(|lane| !lane.misses.is_empty()));
+        self.waker.sleep(timeout, || self.lanes.iter().any(SlowLane::has_records));
     }
 }

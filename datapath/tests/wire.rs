@@ -182,7 +182,7 @@ fn saturating_tenants_share_the_core_by_weight_and_a_new_weight_acts_at_once() {
     guests.run(&phase(flat_out(), 20)).unwrap();
     for (weight, expected) in [(1.0, 1.0), (3.0, 3.0), (1.71, 1.71)] {
         let weight = tollgate_policy::Weight::try_from(weight).unwrap();
-        let settings = tollgate_datapath::TenantSettings { weight };
+        let settings = tollgate_datapath::TenantSettings { weight, ..Default::default() };
         switch.datapath.tenant_set(switch.tenants[0], settings).unwrap();
         // A window counts only if both tenants had work all through it, which needs a generator that
         // is never away for long; a wrong weight would never come near.

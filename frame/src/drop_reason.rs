@@ -70,6 +70,12 @@ drop_reasons! {
     PortDown = "port_down",
     /// The tenant is over its share of the core while others have work.
     TenantOverShare = "tenant_over_share",
+    /// A meter's band says drop.
+    Meter = "meter",
+    /// A copy for the controller: the tenant sends it more than its limit allows.
+    ControllerLimit = "controller_limit",
+    /// A copy for the controller: too many of the tenant's wait already.
+    ControllerQueueFull = "controller_queue_full",
 }
 
 impl DropReason {

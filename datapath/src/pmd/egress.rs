@@ -1,7 +1,7 @@
 //! From a decision to the destination's ring: action lists, outputs grouped by port, one copy each.
 
 use tollgate_accel::tsc;
-use tollgate_frame::{DropReason, Segment, payload_len};
+use tollgate_frame::{DropReason, Packet, Segment, payload_len};
 use tollgate_packet::edit::{self, Edit};
 use tollgate_packet::parse::Layout;
 use tollgate_packet::{HeaderBuf, PortIndex};
@@ -42,6 +42,9 @@ pub(crate) struct Egress {
     pending_bytes: u64,
     snapshots: Box<[Snapshot]>,
     snapshots_used: usize,
+    /// The header as received of the last packet that was punted after edits.
+    received: HeaderBuf,
+    received_kept: bool,
     /// Receive rings with frames that their guests cannot see yet.
     unpublished: Vec<RingRef>,
     /// Tenants whose guests were interrupted, once for each interrupt.
@@ -58,6 +61,8 @@ impl Egress {
             pending_bytes: 0,
             snapshots: vec![Snapshot::default(); HEADER_SNAPSHOTS].into(),
             snapshots_used: 0,
+            received: HeaderBuf::default(),
+            received_kept: false,
             // Every ring there can be: the lists never grow on a PMD.
             unpublished: Vec::with_capacity(MAX_PORTS * MAX_QUEUE_PAIRS),
             interrupted: Vec::with_capacity(MAX_PORTS * MAX_QUEUE_PAIRS + 1),
@@ -66,8 +71,10 @@ impl Egress {
     }
 
     /// Runs a megaflow's actions on one packet. Its outputs are delivered at the latest by the next
-    /// [`flush`](Self::flush).
+    /// [`flush`](Self::flush). Says whether a copy is to go to the slow path, which the caller sees to
+    /// and counts.
     #[inline]
+    #[must_use]
     pub(crate) fn run<F: Frames>(
         &mut self,
         megaflow: &Megaflow,
@@ -76,10 +83,12 @@ impl Egress {
         flow_hash: u64,
         ports: &mut PortTable,
         source: Source<'_>,
-    ) {
+    ) -> bool {
         let mut current = CurrentHeader { packet: at, snapshot: None, referenced: false };
         let mut outputs = 0_u64;
-        let mut failed = false;
+        let (mut edited, mut punts) = (false, false);
+        let mut lost = None;
+        self.received_kept = false;
         for op in &megaflow.ops {
             match op {
                 Op::Output(port) => {
@@ -91,28 +100,58 @@ impl Egress {
                     outputs += 1;
                 }
                 Op::Edit(edit) => {
+                    if !edited {
+                        edited = true;
+                        self.keep_received(megaflow, frames.packet(at));
+                    }
                     if current.referenced {
                         self.leave_header_as_sent(&mut current, frames, ports, source);
                     }
                     if !self.edit(edit, &current, frames) {
-                        failed = true;
+                        lost = Some(DropReason::EditFailed);
                         break;
                     }
                 }
+                Op::Meter(index) => {
+                    let meter = megaflow.meters.get(usize::from(*index));
+                    let frame_bytes = frames.packet(at).map_or(0, |packet| packet.frame_len);
+                    if !meter.is_some_and(|meter| meter.admit(frame_bytes, source.now_tsc)) {
+                        lost = Some(DropReason::Meter);
+                        break;
+                    }
+                }
+                Op::Punt => punts = true,
                 Op::Burn(cycles) => burn(u64::from(*cycles)),
             }
         }
-        match (outputs, failed) {
-            (0, true) => source.counters.dropped(DropReason::EditFailed, 1),
-            (0, false) => source.counters.dropped(megaflow.drop_reason, 1),
-            (1, false) => {}
-            (_, false) => source.counters.cloned(outputs - 1),
-            // The copies already made stand; the one that could not be edited is lost.
-            (_, true) => {
-                source.counters.cloned(outputs);
-                source.counters.dropped(DropReason::EditFailed, 1);
+        let copies = outputs + u64::from(punts);
+        match (copies, lost) {
+            (0, None) => source.counters.dropped(megaflow.drop_reason, 1),
+            (1, None) => {}
+            (_, None) => source.counters.cloned(copies - 1),
+            // The copies already made stand; the one that went on is lost.
+            (_, Some(reason)) => {
+                source.counters.cloned(copies);
+                source.counters.dropped(reason, 1);
             }
         }
+        punts
+    }
+
+    /// Keeps the header as received before the first edit of a packet that has its copy punted.
+    #[inline]
+    fn keep_received(&mut self, megaflow: &Megaflow, packet: Option<&Packet>) {
+        if megaflow.ops.contains(&Op::Punt)
+            && let Some(packet) = packet
+        {
+            self.received.clone_from_header(&packet.header);
+            self.received_kept = true;
+        }
+    }
+
+    /// The header of the packet that was [`run`](Self::run) last, as it was received.
+    pub(crate) fn received_header<'a>(&'a self, packet: &'a Packet) -> &'a HeaderBuf {
+        if self.received_kept { &self.received } else { &packet.header }
     }
 
     #[inline]
@@ -329,6 +368,8 @@ fn deliver(
 pub(crate) struct Source<'a> {
     pub(crate) port: PortIndex,
     pub(crate) counters: &'a PortCounters,
+    /// The time for meters: the task's last boundary.
+    pub(crate) now_tsc: u64,
 }
 
 /// Marks a pending output as delivered. No port has this index ([`MAX_PORTS`](crate::limits::MAX_PORTS)).

@@ -9,6 +9,7 @@ use crate::limits::HANDOFFS_PER_TURN;
 use crate::pmd::Pmd;
 use crate::pmd::egress::Source;
 use crate::pmd::frames::OwnedFrame;
+use crate::pmd::owned::PORTLESS;
 
 impl Pmd {
     /// Delivers a few of them, each charged to the tenant that sent it; `true` when there was one.
@@ -24,9 +25,11 @@ impl Pmd {
             }
             let Some(handed) = self.handoff_in.pop() else { break };
             // The ingress port may be gone; then so are its counters, and nobody is left to pay.
-            let ingress = self.ports.get(handed.in_port);
-            let Some((tenant, counters)) =
-                ingress.map(|slot| (slot.tenant, Arc::clone(&slot.counters)))
+            let ingress = match handed.in_port {
+                PORTLESS => Some((TenantIndex::SYSTEM, &self.portless_counters)),
+                port => self.ports.get(port).map(|slot| (slot.tenant, &slot.counters)),
+            };
+            let Some((tenant, counters)) = ingress.map(|(tenant, c)| (tenant, Arc::clone(c)))
             else {
                 self.accounts.lap(Account::Tenant(TenantIndex::SYSTEM));
                 continue;
@@ -37,7 +40,8 @@ impl Pmd {
                 counters.dropped(DropReason::TenantOverShare, 1);
             } else {
                 let frame = OwnedFrame::new(&mut self.returned, handed.frame);
-                let source = Source { port: handed.in_port, counters: &counters };
+                let now_tsc = self.accounts.last_tsc();
+                let source = Source { port: handed.in_port, counters: &counters, now_tsc };
                 let (port, hash) = (handed.out_port, handed.flow_hash);
                 self.egress.send(port, hash, &frame, &mut self.ports, source);
             }

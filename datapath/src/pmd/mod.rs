@@ -5,15 +5,17 @@ mod cache;
 mod egress;
 mod frames;
 mod handed;
+mod owned;
 mod ports;
 mod post;
+mod punt;
 mod task;
 mod tenants;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-use rtrb::Producer;
+use rtrb::{Consumer, Producer};
 use tollgate_accel::hash::HashSecret;
 use tollgate_classifier::{ExactTable, MegaflowCache};
 use tollgate_frame::{Burst, Packet};
@@ -31,7 +33,9 @@ use self::ports::PortTable;
 use self::task::TaskScratch;
 use self::tenants::TenantTable;
 use crate::control::DatapathConfig;
+use crate::counters::PortCounters;
 use crate::handoff::{HandoffIn, HandoffOut};
+use crate::lane::Injection;
 use crate::limits::{HOUSEKEEPING_US, MAX_TENANTS};
 use crate::mail::PmdMail;
 use crate::megaflow::single_writer_add;
@@ -48,6 +52,8 @@ pub(crate) struct PmdParts<'a> {
     pub(crate) shared: Arc<PmdShared>,
     pub(crate) mail: PmdMail,
     pub(crate) homeward: Producer<Homebound>,
+    pub(crate) portless: Option<Consumer<Injection>>,
+    pub(crate) portless_counters: Arc<PortCounters>,
     pub(crate) waker: Arc<Waker>,
     pub(crate) notifier: Notifier,
 }
@@ -65,6 +71,10 @@ pub(crate) struct Pmd {
     scratch: TaskScratch,
     /// The place for the header of a frame that comes back from the slow path.
     returned: Packet,
+    /// Frames of controllers that entered through no port, and when the next may be taken.
+    portless: Option<Consumer<Injection>>,
+    portless_counters: Arc<PortCounters>,
+    portless_due_tsc: u64,
     notifier: Notifier,
     mail: PmdMail,
     waker: Arc<Waker>,
@@ -85,6 +95,8 @@ impl Pmd {
             shared,
             mail,
             homeward,
+            portless,
+            portless_counters,
             waker,
             notifier,
         } = parts;
@@ -105,6 +117,9 @@ impl Pmd {
             handoff_in,
             scratch: TaskScratch::new(),
             returned: Packet::new(),
+            portless,
+            portless_counters,
+            portless_due_tsc: 0,
             notifier,
             mail,
             waker,
@@ -119,7 +134,7 @@ impl Pmd {
     pub(crate) fn run(&mut self) {
         self.accounts.start();
         while !self.stopping {
-            let moved = self.take_mail() | self.take_handed_frames();
+            let moved = self.take_mail() | self.take_handed_frames() | self.take_portless();
             let now_tsc = self.accounts.last_tsc();
             let scheduler = &mut self.accounts.scheduler;
             self.tenants.scan(&mut self.ports, now_tsc, |tenant| scheduler.wake(tenant, now_tsc));

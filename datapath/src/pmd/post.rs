@@ -39,10 +39,14 @@ impl Pmd {
                     Err(_) => Some(Discard::Tenant(slot)),
                 }
             }
-            Mail::TenantSet(tenant, settings) => {
+            Mail::TenantSet(tenant, settings, punt_limit) => {
                 // An unknown tenant has no weight to set; the control side checks before.
                 let _ = self.accounts.scheduler.set_weight(tenant, settings.weight);
-                None
+                let old = match self.tenants.get_mut(tenant) {
+                    Some(slot) => slot.lane.set_punt_limit(punt_limit),
+                    None => punt_limit,
+                };
+                Some(Discard::PuntLimit(old))
             }
             Mail::TenantRemove(tenant) => {
                 let _ = self.accounts.scheduler.tenant_remove(tenant);

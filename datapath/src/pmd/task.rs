@@ -15,7 +15,6 @@ use tollgate_policy::{TenantIndex, Turn};
 use tollgate_vhost::FetchStats;
 
 use crate::counters::PortCounters;
-use crate::lane::Reply;
 use crate::limits::{
     REPLIES_PER_TASK, SMALL_SERVICE_PACKETS, SMALL_SERVICE_REST_CYCLES, TASK_PACKETS,
     WAIT_FOR_ANSWERS_CYCLES,
@@ -24,7 +23,7 @@ use crate::megaflow::{Megaflow, single_writer_add};
 use crate::pmd::Pmd;
 use crate::pmd::cache::FlowCache;
 use crate::pmd::egress::Source;
-use crate::pmd::frames::{Frames as _, OwnedFrame, copy_frame, parse_packet};
+use crate::pmd::frames::{copy_frame, parse_packet};
 use crate::pmd::ports::RingRef;
 
 /// What was found for each packet of a burst; never zeroed.
@@ -33,8 +32,8 @@ pub(crate) struct TaskScratch {
     flow_hashes: Box<[u64]>,
     decisions: Box<[Option<FlowSlot>]>,
     malformed: FetchStats,
-    /// A missing frame, put together on its way to the slow path.
-    frame: Box<[u8]>,
+    /// A frame, put together on its way to the slow path.
+    pub(crate) frame: Box<[u8]>,
 }
 
 impl TaskScratch {
@@ -49,11 +48,13 @@ impl TaskScratch {
 }
 
 impl Pmd {
-    /// Serves a tenant: first what the slow path has answered, then a burst from one of its rings.
+    /// Serves a tenant: first what the slow path has answered and controllers have put in, then a
+    /// burst from one of its rings.
     pub(crate) fn task(&mut self, turn: Turn) {
         let started_tsc = self.accounts.last_tsc();
         let deadline_tsc = started_tsc.saturating_add(turn.budget_cycles);
         let answered = self.send_answers(turn.tenant, deadline_tsc);
+        self.send_injections(turn.tenant, deadline_tsc);
         let ring_began_tsc = self.accounts.last_tsc();
         let mut served = 0;
         if answered < REPLIES_PER_TASK && ring_began_tsc < deadline_tsc {
@@ -76,73 +77,6 @@ impl Pmd {
             slot.learn_cost(served as u64, now_tsc.saturating_sub(ring_began_tsc));
         }
         self.accounts.scheduler.done(tenant, has_more, now_tsc);
-    }
-
-    /// Sends packets that the slow path has decided, and caches the decisions.
-    fn send_answers(&mut self, tenant: TenantIndex, deadline_tsc: u64) -> usize {
-        let mut answered = 0;
-        while answered < REPLIES_PER_TASK && self.cache.homeward_room() >= 2 {
-            let Some(slot) = self.tenants.get_mut(tenant) else { break };
-            let Ok(reply) = slot.lane.replies.pop() else { break };
-            slot.lane.pending.leave(reply.key_hash);
-            answered += 1;
-            if self.cache.is_stale(&reply.megaflow) {
-                self.ask_again(tenant, reply);
-            } else {
-                self.send_answer(reply);
-            }
-            self.accounts.lap_tenant(tenant);
-            if self.accounts.last_tsc() >= deadline_tsc {
-                break;
-            }
-        }
-        if answered > 0 {
-            self.publish(tenant);
-        }
-        answered
-    }
-
-    fn send_answer(&mut self, reply: Reply) {
-        let Reply { port, key_hash, frame, megaflow, install, .. } = reply;
-        // The port may be gone; then so are its counters.
-        if let Some(counters) = self.ports.get(port).map(|slot| Arc::clone(&slot.counters)) {
-            counters.miss_returned();
-            megaflow.stats.add(1, frame.len() as u64, self.accounts.last_tsc());
-            let mut frames = OwnedFrame::parsed(&mut self.returned, &frame, port);
-            let ports = &mut self.ports;
-            let source = Source { port, counters: &counters };
-            self.egress.run(&megaflow, &mut frames, 0, key_hash, ports, source);
-            self.egress.flush(&frames, ports, source);
-        }
-        self.let_go(megaflow, install, frame);
-    }
-
-    /// What is left of an answer: its decision goes into the caches or home, its bytes go home.
-    fn let_go(&mut self, megaflow: Arc<Megaflow>, install: bool, frame: Vec<u8>) {
-        if install {
-            self.cache.install(megaflow);
-        } else {
-            self.cache.decline(megaflow);
-        }
-        self.cache.send_frame_home(frame);
-    }
-
-    /// An answer from before a change of the tables must not be carried out after it: the packet
-    /// goes to the slow path once more. It stays queued, or is lost if there is no room.
-    fn ask_again(&mut self, tenant: TenantIndex, reply: Reply) {
-        let Reply { port, key_hash, frame, megaflow, install } = reply;
-        if let Some(counters) = self.ports.get(port).map(|slot| Arc::clone(&slot.counters)) {
-            let parsed = OwnedFrame::parsed(&mut self.returned, &frame, port);
-            let key = parsed.packet(0).map(|packet| packet.key).unwrap_or_default();
-            let slot = self.tenants.get_mut(tenant);
-            if slot.is_some_and(|slot| slot.lane.queue(port, &key, key_hash, &frame)) {
-                self.waker.wake();
-            } else {
-                counters.miss_returned();
-                counters.dropped(DropReason::MissQueueFull, 1);
-            }
-        }
-        self.let_go(megaflow, install, frame);
     }
 
     /// Takes a burst from the tenant's next ring and sees it through.
@@ -235,7 +169,7 @@ impl Pmd {
         counters: &PortCounters,
     ) -> Forwarded {
         let now_tsc = self.accounts.last_tsc();
-        let source = Source { port: at.port, counters };
+        let source = Source { port: at.port, counters, now_tsc };
         let fetched = self.burst.len();
         let (mut done, mut bytes, mut waits) = (0, 0, false);
         let mut tally = Tally::default();
@@ -259,8 +193,12 @@ impl Pmd {
                     tally.packets += 1;
                     tally.bytes += frame_len;
                     let (ports, burst) = (&mut self.ports, &mut self.burst);
-                    self.egress.run(megaflow, burst, done, flow_hash, ports, source);
-                    is_long(megaflow)
+                    let punts = self.egress.run(megaflow, burst, done, flow_hash, ports, source);
+                    let heavy = punts || is_long(megaflow);
+                    if punts {
+                        self.punt(tenant, at.port, done, counters);
+                    }
+                    heavy
                 }
                 None => {
                     self.queue_miss(tenant, at, done, flow_hash, counters);

@@ -47,11 +47,12 @@ impl TenantSlot {
         self.rings.retain(|listed| *listed != ring);
     }
 
-    /// Whether any ring has packets, or the slow path answers.
+    /// Whether any ring has packets, the slow path answers, or a controller has put something in.
     #[inline]
     pub(crate) fn has_work(&self, ports: &mut PortTable, now_tsc: u64) -> bool {
         let has_answers = self.lane.pending.packets() > 0 && !self.lane.replies.is_empty();
         has_answers
+            || !self.lane.injections.is_empty()
             || self
                 .rings
                 .iter()

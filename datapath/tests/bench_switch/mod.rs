@@ -50,7 +50,8 @@ impl BenchSwitch {
         let (mut ports, mut sockets, mut tenants, mut paths) = (vec![], vec![], vec![], vec![]);
         for (index, weight) in weights.iter().enumerate() {
             let weight = Weight::try_from(*weight).unwrap();
-            let tenant = datapath.tenant_add(TenantSettings { weight }).unwrap();
+            let tenant =
+                datapath.tenant_add(TenantSettings { weight, ..Default::default() }).unwrap();
             let port = datapath.port_add(tenant, None).unwrap();
             let path = directory.path().join(format!("p{index}"));
             let config = SessionConfig { name: format!("p{index}"), queue_pairs_max: 1 };
@@ -177,6 +178,7 @@ pub fn megaflow(
     Megaflow {
         matcher: FlowMatch::new(key, mask),
         ops: ops.into(),
+        meters: Box::default(),
         drop_reason,
         owner,
         generation,

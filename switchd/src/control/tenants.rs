@@ -31,7 +31,8 @@ impl Switch {
             Some(mut entry) => {
                 entry.weight = weight.unwrap_or(entry.weight);
                 entry.kept = true;
-                self.datapath.tenant_set(entry.index, TenantSettings { weight: entry.weight })?;
+                let settings = TenantSettings { weight: entry.weight, ..TenantSettings::default() };
+                self.datapath.tenant_set(entry.index, settings)?;
                 self.pipeline.tenant_set(entry.index, entry.weight);
                 entry
             }
@@ -125,7 +126,8 @@ impl Switch {
     }
 
     fn new_tenant(&self, weight: Weight, kept: bool) -> Result<TenantEntry, Refusal> {
-        let index = self.datapath.tenant_add(TenantSettings { weight })?;
+        let index =
+            self.datapath.tenant_add(TenantSettings { weight, ..TenantSettings::default() })?;
         self.pipeline.tenant_set(index, weight);
         Ok(TenantEntry { index, weight, kept })
     }

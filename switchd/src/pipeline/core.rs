@@ -145,6 +145,7 @@ impl Core {
                 FlowMask(FlowKey { in_port: u32::MAX, ..FlowKey::default() }),
             ),
             ops: Box::default(),
+            meters: Box::default(),
             drop_reason: DropReason::NoSuchPort,
             owner: TenantIndex::SYSTEM,
             generation: self.shadow().generation(),

@@ -142,6 +142,7 @@ impl Shadow {
         let megaflow = Arc::new(Megaflow {
             matcher,
             ops: ops.into(),
+            meters: Box::default(),
             drop_reason,
             owner: ingress.tenant,
             generation: self.generation,

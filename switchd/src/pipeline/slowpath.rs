@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use tollgate_accel::tsc;
 use tollgate_datapath::limits::MAX_TENANTS;
-use tollgate_datapath::{Miss, SlowPathEnd};
+use tollgate_datapath::{Miss, MissKind, SlowPathEnd};
 use tollgate_packet::FlowKey;
 use tollgate_policy::{
     Account, Books, ConfigError, Scheduler, SchedulerConfig, TenantIndex, Turn, Weight,
@@ -186,6 +186,10 @@ impl SlowPath {
     }
 
     fn answer(&mut self, miss: Miss) {
+        if miss.kind == MissKind::Punt {
+            // No rule compiles to one yet.
+            return;
+        }
         let flow = (miss.pmd, miss.key);
         // A packet close behind another one of its flow gets the same answer.
         let leader = self.recent.get(&flow).filter(|_| miss.follower);

@@ -241,6 +241,8 @@ pub(super) fn run(ops: &[Op], frame: &[u8], ingress: PortIndex) -> Vec<Sent> {
                     break;
                 }
             }
+            // A copy for the controller is no output; meters here have room.
+            Op::Meter(_) | Op::Punt => {}
             Op::Burn(_) => unreachable!("no rule compiles to it"),
         }
     }
