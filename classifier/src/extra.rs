@@ -39,6 +39,16 @@ impl ExtraKey {
         words.iter_mut().zip(values).for_each(|(word, value)| *word = value);
         words
     }
+
+    pub(crate) fn from_words(words: &[u64; EXTRA_WORDS]) -> Self {
+        let [metadata, registers @ ..] = words;
+        let mut key = Self { metadata: *metadata, ..Self::ZERO };
+        let (pairs, _) = key.regs.as_chunks_mut::<2>();
+        for ([even, odd], word) in pairs.iter_mut().zip(registers) {
+            (*even, *odd) = ((word >> 32) as u32, *word as u32);
+        }
+        key
+    }
 }
 
 /// Pipeline fields that a rule matches, and the bits of them that count. Bits of the key outside
@@ -121,5 +131,7 @@ mod tests {
         assert!(ExtraKey::ONES.words().iter().all(|word| *word == u64::MAX));
         assert_eq!(with(7, 1, 9).words()[..2], [7, 9]);
         assert_eq!(with(0, 14, 9).words()[EXTRA_WORDS - 1], 9 << 32);
+        let key = with(7, 11, 9);
+        assert_eq!(ExtraKey::from_words(&key.words()), key);
     }
 }

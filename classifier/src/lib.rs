@@ -23,12 +23,16 @@ pub mod limits;
 pub mod megaflow;
 pub mod rules;
 
+mod compact;
 mod index;
+mod prefixes;
 mod stages;
+mod subtable;
 mod subtables;
 mod tags;
 
+pub use compact::RuleMatch;
 pub use exact::ExactTable;
 pub use extra::{ExtraKey, ExtraMatch};
 pub use megaflow::{FlowSlot, InsertError, MegaflowCache};
-pub use rules::{RuleRef, RuleTable};
+pub use rules::{Rule, RuleTable};

@@ -1,24 +1,36 @@
 //! Prioritised rules with wildcards, as in an OpenFlow table.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use hashbrown::HashMap;
-use tollgate_packet::{FLOW_WORDS, FlowKey, FlowMask, FlowMatch};
+use tollgate_packet::{FlowKey, FlowMask, FlowMatch};
 
+use crate::compact::{RuleMask, RuleMatch, Words};
 use crate::extra::{ExtraKey, ExtraMatch};
-use crate::stages::Stage;
+use crate::stages::Fingerprint;
+use crate::subtable::{Miss, Subtable};
 
-/// A rule as it stands in the table.
-#[derive(Clone, Copy, Debug)]
-pub struct RuleRef<'a, R> {
+const NONE: u32 = u32::MAX;
+
+/// A rule, as far as its table is concerned. Neither changes while it is in one.
+pub trait Rule {
     /// The highest wins.
-    pub priority: u16,
-    /// Packet fields.
-    pub matcher: FlowMatch,
-    /// Pipeline fields.
-    pub extra: ExtraMatch,
-    /// Payload.
-    pub rule: &'a R,
+    fn priority(&self) -> u16;
+
+    /// What it matches.
+    fn matcher(&self) -> &RuleMatch;
+}
+
+impl<R: Rule> Rule for Arc<R> {
+    fn priority(&self) -> u16 {
+        (**self).priority()
+    }
+
+    fn matcher(&self) -> &RuleMatch {
+        (**self).matcher()
+    }
 }
 
 /// A table of rules.
@@ -28,38 +40,45 @@ pub struct RuleRef<'a, R> {
 /// none of the rest could win.
 #[derive(Debug)]
 pub struct RuleTable<R> {
-    /// By highest priority, descending; equals in the order in which they came.
-    subtables: Vec<Subtable<R>>,
+    places: Vec<Place<R>>,
+    /// The first of the free places.
+    free: u32,
     len: usize,
+    subtables: Vec<Option<Subtable>>,
+    vacant: Vec<u32>,
+    by_mask: HashMap<Arc<RuleMask>, u32, ahash::RandomState>,
+    /// Subtables by highest priority, descending; equals in the order in which they came.
+    order: BTreeSet<(Reverse<u16>, u64, u32)>,
+    next_age: u64,
 }
 
+/// Where a rule stands, or nothing.
 #[derive(Debug)]
-struct Subtable<R> {
-    mask: FlowMask,
-    extra_mask: ExtraKey,
-    rules: HashMap<MaskedKey, Vec<Prioritised<R>>, ahash::RandomState>,
-    /// How many rules have each priority.
-    priorities: BTreeMap<u16, usize>,
-    stages: Vec<Stage>,
+struct Place<R> {
+    rule: Option<R>,
+    /// The next rule with the same match, by descending priority, or the next free place.
+    next: u32,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct MaskedKey {
-    words: [u64; FLOW_WORDS],
-    extra: ExtraKey,
+impl<R> Default for RuleTable<R> {
+    fn default() -> Self {
+        Self {
+            places: Vec::new(),
+            free: NONE,
+            len: 0,
+            subtables: Vec::new(),
+            vacant: Vec::new(),
+            by_mask: HashMap::default(),
+            order: BTreeSet::new(),
+            next_age: 0,
+        }
+    }
 }
 
-/// Of the rules with one match, each has its own priority; the highest stands first.
-#[derive(Debug)]
-struct Prioritised<R> {
-    priority: u16,
-    rule: R,
-}
-
-impl<R> RuleTable<R> {
+impl<R: Rule> RuleTable<R> {
     /// A table without rules.
-    pub const fn new() -> Self {
-        Self { subtables: Vec::new(), len: 0 }
+    pub fn new() -> Self {
+        Self::default()
     }
 
     /// Rules in the table.
@@ -74,61 +93,94 @@ impl<R> RuleTable<R> {
 
     /// Different masks in the table: how many steps a lookup may take.
     pub fn subtables(&self) -> usize {
-        self.subtables.len()
+        self.order.len()
+    }
+
+    /// A match that shares its mask with the rules that have the same.
+    pub fn matcher(&self, flow: &FlowMatch, extra: &ExtraMatch) -> RuleMatch {
+        let known =
+            |mask: &RuleMask| self.by_mask.get_key_value(mask).map(|(mask, _)| Arc::clone(mask));
+        RuleMatch::sharing(flow, extra, known)
     }
 
     /// Adds a rule, or replaces the one with the same priority and match, which is returned.
-    pub fn insert(
-        &mut self,
-        priority: u16,
-        matcher: FlowMatch,
-        extra: ExtraMatch,
-        rule: R,
-    ) -> Option<R> {
-        let position = self.position(&matcher, &extra).unwrap_or_else(|| {
-            self.subtables.push(Subtable::new(*matcher.mask(), *extra.mask()));
-            self.subtables.len() - 1
-        });
-        let subtable = self.subtables.get_mut(position)?;
-        let max_priority = subtable.max_priority();
-        let replaced = subtable.insert(priority, &matcher, &extra, rule);
-        self.len += usize::from(replaced.is_none());
-        if priority > max_priority {
-            self.sort();
+    pub fn insert(&mut self, rule: R) -> Option<R> {
+        let (priority, words) = (rule.priority(), rule.matcher().words());
+        let id = self.subtable_for(rule.matcher());
+        let hash = self.subtable(id)?.fingerprint(&words);
+        let head = self.head(id, hash, rule.matcher());
+        let (before, at) = self.position(head, priority);
+        if let Some(place) = self.place_mut(at)
+            && place.rule.as_ref().is_some_and(|old| old.priority() == priority)
+        {
+            return place.rule.replace(rule);
         }
-        replaced
+        let new = self.fill_place(rule, at);
+        match before {
+            NONE => self.subtable_mut(id)?.set_place(hash, head, new),
+            _ => self.place_mut(before)?.next = new,
+        }
+        self.len += 1;
+        self.change_subtable(id, |subtable| subtable.rule_added(priority, &words));
+        None
     }
 
     /// Removes the rule with exactly this priority and match.
-    pub fn remove(&mut self, priority: u16, matcher: &FlowMatch, extra: &ExtraMatch) -> Option<R> {
-        let position = self.position(matcher, extra)?;
-        let subtable = self.subtables.get_mut(position)?;
-        let removed = subtable.remove(priority, matcher, extra)?;
-        self.len -= 1;
-        if subtable.is_empty() || subtable.max_priority() < priority {
-            self.sort();
+    pub fn remove(&mut self, priority: u16, matcher: &RuleMatch) -> Option<R> {
+        let id = *self.by_mask.get(matcher.mask())?;
+        let words = matcher.words();
+        let hash = self.subtable(id)?.fingerprint(&words);
+        let head = self.head(id, hash, matcher);
+        let (before, at) = self.position(head, priority);
+        let free = self.free;
+        let place = self.place_mut(at)?;
+        let rule = place.rule.take_if(|rule| rule.priority() == priority)?;
+        let next = std::mem::replace(&mut place.next, free);
+        self.free = at;
+        match (before, next) {
+            (NONE, NONE) => self.subtable_mut(id)?.clear_place(hash, at),
+            (NONE, next) => self.subtable_mut(id)?.set_place(hash, Some(at), next),
+            (before, next) => self.place_mut(before)?.next = next,
         }
-        Some(removed)
+        self.len -= 1;
+        self.change_subtable(id, |subtable| subtable.rule_removed(priority, &words));
+        Some(rule)
     }
 
     /// The rule with exactly this priority and match.
-    pub fn get(&self, priority: u16, matcher: &FlowMatch, extra: &ExtraMatch) -> Option<&R> {
-        let subtable = self.subtables.get(self.position(matcher, extra)?)?;
-        let rules = subtable.rules.get(&MaskedKey::of_match(matcher, extra))?;
-        rules.iter().find(|entry| entry.priority == priority).map(|entry| &entry.rule)
+    pub fn get(&self, priority: u16, matcher: &RuleMatch) -> Option<&R> {
+        let id = *self.by_mask.get(matcher.mask())?;
+        let hash = self.subtable(id)?.fingerprint(&matcher.words());
+        let (_, at) = self.position(self.head(id, hash, matcher), priority);
+        self.rule(at).filter(|rule| rule.priority() == priority)
     }
 
     /// All rules, in no particular order.
-    pub fn iter(&self) -> impl Iterator<Item = RuleRef<'_, R>> {
-        self.subtables.iter().flat_map(Subtable::iter)
+    pub fn iter(&self) -> impl Iterator<Item = &R> {
+        self.places.iter().filter_map(|place| place.rule.as_ref())
     }
 
-    /// Removes the rules for which `keep` is false.
-    pub fn retain(&mut self, mut keep: impl FnMut(RuleRef<'_, R>) -> bool) {
-        for subtable in &mut self.subtables {
-            self.len -= subtable.retain(&mut keep);
-        }
-        self.sort();
+    /// The rules in `places` places from `cursor` on, and the cursor with which to go on (zero
+    /// after the last place). A rule that is there all the time is met once, whatever is added and
+    /// removed meanwhile.
+    pub fn iter_from(&self, cursor: u32, places: u32) -> (impl Iterator<Item = &R>, u32) {
+        let window = self.places.iter().skip(cursor as usize).take(places as usize);
+        let end = cursor.saturating_add(places);
+        let next = if (end as usize) < self.places.len() { end } else { 0 };
+        (window.filter_map(|place| place.rule.as_ref()), next)
+    }
+
+    /// A rule of this priority with another match that some packet matches, too.
+    pub fn overlapping(&self, priority: u16, matcher: &RuleMatch) -> Option<&R> {
+        let others = self.subtables.iter().flatten().filter(|subtable| {
+            // Rules with one mask match the same packets only if they are the same.
+            subtable.has_priority(priority) && subtable.mask() != matcher.mask()
+        });
+        let mut rules = others.flat_map(|subtable| subtable.places()).filter_map(|at| {
+            let (_, at) = self.position(Some(at), priority);
+            self.rule(at).filter(|rule| rule.priority() == priority)
+        });
+        rules.find(|rule| rule.matcher().overlaps_rule(matcher))
     }
 
     /// The rule of the highest priority that the packet matches; of several with that priority,
@@ -136,180 +188,125 @@ impl<R> RuleTable<R> {
     ///
     /// Adds to `looked_at` every bit of the packet that the answer depends on: as long as the table
     /// is unchanged, a packet that agrees in those bits (and has the same `extra`) gets the same
-    /// answer.
+    /// answer. Where there is a choice, bits that `looked_at` has already are preferred.
     pub fn lookup(&self, key: &FlowKey, extra: &ExtraKey, looked_at: &mut FlowMask) -> Option<&R> {
-        let mut best: Option<&Prioritised<R>> = None;
-        for subtable in &self.subtables {
-            let could_win = best.is_none_or(|best| subtable.max_priority() > best.priority);
-            if !could_win {
+        let packet = Words::new(key, extra);
+        let mut best: Option<&R> = None;
+        let mut narrowable: Vec<(&Subtable, Miss)> = Vec::new();
+        for (Reverse(max_priority), _, id) in &self.order {
+            if best.is_some_and(|best| best.priority() >= *max_priority) {
                 break;
             }
-            let found = subtable.find(key, extra, looked_at);
-            if found.is_some_and(|found| best.is_none_or(|best| found.priority > best.priority)) {
-                best = found;
-            }
-        }
-        best.map(|best| &best.rule)
-    }
-
-    fn position(&self, matcher: &FlowMatch, extra: &ExtraMatch) -> Option<usize> {
-        self.subtables.iter().position(|subtable| {
-            subtable.mask == *matcher.mask() && subtable.extra_mask == *extra.mask()
-        })
-    }
-
-    fn sort(&mut self) {
-        self.subtables.retain(|subtable| !subtable.is_empty());
-        self.subtables.sort_by_key(|subtable| std::cmp::Reverse(subtable.max_priority()));
-    }
-}
-
-impl<R> Default for RuleTable<R> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl MaskedKey {
-    fn of_match(matcher: &FlowMatch, extra: &ExtraMatch) -> Self {
-        Self { words: *matcher.key().words(), extra: *extra.key() }
-    }
-
-    fn flow_key(&self) -> FlowKey {
-        let mut key = FlowKey::default();
-        *key.words_mut() = self.words;
-        key
-    }
-}
-
-impl<R> Subtable<R> {
-    fn new(mask: FlowMask, extra_mask: ExtraKey) -> Self {
-        Self {
-            mask,
-            extra_mask,
-            rules: HashMap::default(),
-            priorities: BTreeMap::new(),
-            stages: Stage::of_mask(&mask, &extra_mask),
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.rules.is_empty()
-    }
-
-    fn max_priority(&self) -> u16 {
-        self.priorities.last_key_value().map_or(0, |(priority, _)| *priority)
-    }
-
-    fn find(
-        &self,
-        key: &FlowKey,
-        extra: &ExtraKey,
-        looked_at: &mut FlowMask,
-    ) -> Option<&Prioritised<R>> {
-        let extra = extra.masked(&self.extra_mask);
-        for stage in &self.stages {
-            *looked_at |= stage.mask();
-            if !stage.may_match(key, &extra) {
-                return None;
-            }
-        }
-        *looked_at |= self.mask;
-        let key = MaskedKey { words: *key.masked(&self.mask).words(), extra };
-        self.rules.get(&key)?.first()
-    }
-
-    fn insert(
-        &mut self,
-        priority: u16,
-        matcher: &FlowMatch,
-        extra: &ExtraMatch,
-        rule: R,
-    ) -> Option<R> {
-        let key = MaskedKey::of_match(matcher, extra);
-        let rules = self.rules.entry(key).or_default();
-        let position = rules.partition_point(|entry| entry.priority > priority);
-        match rules.get_mut(position) {
-            Some(entry) if entry.priority == priority => {
-                Some(std::mem::replace(&mut entry.rule, rule))
-            }
-            _ => {
-                rules.insert(position, Prioritised { priority, rule });
-                *self.priorities.entry(priority).or_default() += 1;
-                for stage in &mut self.stages {
-                    stage.rule_added(matcher.key(), &key.extra);
+            let Some(subtable) = self.subtable(*id) else { continue };
+            match subtable.find(&packet, |at| self.values(at)) {
+                Ok(at) => {
+                    *looked_at |= subtable.flow_mask();
+                    let found = self.rule(at);
+                    if best.map(R::priority) < found.map(R::priority) {
+                        best = found;
+                    }
                 }
-                None
+                Err(miss) if subtable.may_narrow(&miss) => narrowable.push((subtable, miss)),
+                Err(miss) => *looked_at |= miss.mask(),
             }
         }
-    }
-
-    fn remove(&mut self, priority: u16, matcher: &FlowMatch, extra: &ExtraMatch) -> Option<R> {
-        let key = MaskedKey::of_match(matcher, extra);
-        let rules = self.rules.get_mut(&key)?;
-        let position = rules.iter().position(|entry| entry.priority == priority)?;
-        let removed = rules.remove(position);
-        if rules.is_empty() {
-            self.rules.remove(&key);
+        // When everything else is known, the least has to be added.
+        for (subtable, miss) in narrowable {
+            *looked_at |= subtable.telling_bits(&miss, key, looked_at);
         }
-        forget(&mut self.priorities, &mut self.stages, &key, priority);
-        Some(removed.rule)
+        best
     }
 
-    /// Returns how many rules were removed.
-    fn retain(&mut self, keep: &mut impl FnMut(RuleRef<'_, R>) -> bool) -> usize {
-        let Self { mask, extra_mask, rules, priorities, stages } = self;
-        let mut removed = 0;
-        rules.retain(|key, rules| {
-            rules.retain(|entry| {
-                let keep = keep(rule_ref(key, mask, extra_mask, entry));
-                if !keep {
-                    forget(priorities, stages, key, entry.priority);
-                    removed += 1;
-                }
-                keep
-            });
-            !rules.is_empty()
+    fn subtable(&self, id: u32) -> Option<&Subtable> {
+        self.subtables.get(id as usize)?.as_ref()
+    }
+
+    fn subtable_mut(&mut self, id: u32) -> Option<&mut Subtable> {
+        self.subtables.get_mut(id as usize)?.as_mut()
+    }
+
+    /// The subtable of a mask, made if there is none.
+    fn subtable_for(&mut self, matcher: &RuleMatch) -> u32 {
+        if let Some(id) = self.by_mask.get(matcher.mask()) {
+            return *id;
+        }
+        let id = self.vacant.pop().unwrap_or_else(|| {
+            self.subtables.push(None);
+            self.subtables.len() as u32 - 1
         });
-        removed
+        let subtable = Subtable::new(Arc::clone(matcher.mask()), self.next_age);
+        self.next_age += 1;
+        self.by_mask.insert(Arc::clone(matcher.mask()), id);
+        if let Some(place) = self.subtables.get_mut(id as usize) {
+            *place = Some(subtable);
+        }
+        id
     }
 
-    fn iter(&self) -> impl Iterator<Item = RuleRef<'_, R>> {
-        self.rules.iter().flat_map(move |(key, rules)| {
-            rules.iter().map(move |entry| rule_ref(key, &self.mask, &self.extra_mask, entry))
-        })
-    }
-}
-
-fn rule_ref<'a, R>(
-    key: &MaskedKey,
-    mask: &FlowMask,
-    extra_mask: &ExtraKey,
-    entry: &'a Prioritised<R>,
-) -> RuleRef<'a, R> {
-    RuleRef {
-        priority: entry.priority,
-        matcher: FlowMatch::new(&key.flow_key(), *mask),
-        extra: ExtraMatch::new(&key.extra, *extra_mask),
-        rule: &entry.rule,
-    }
-}
-
-/// Takes one rule out of what is counted beside the rules.
-fn forget(
-    priorities: &mut BTreeMap<u16, usize>,
-    stages: &mut [Stage],
-    key: &MaskedKey,
-    priority: u16,
-) {
-    if let Some(rules) = priorities.get_mut(&priority) {
-        *rules -= 1;
-        if *rules == 0 {
-            priorities.remove(&priority);
+    /// Changes what a subtable counts, and its place in the order with it.
+    fn change_subtable(&mut self, id: u32, change: impl FnOnce(&mut Subtable)) {
+        let Some(subtable) = self.subtables.get_mut(id as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        let rank = |subtable: &Subtable| (Reverse(subtable.max_priority()), subtable.age, id);
+        let before = rank(subtable);
+        let was_empty = subtable.is_empty();
+        change(subtable);
+        let after = rank(subtable);
+        if before != after || was_empty || subtable.is_empty() {
+            self.order.remove(&before);
+            if subtable.is_empty() {
+                self.by_mask.remove(subtable.mask());
+                self.subtables.get_mut(id as usize).map(Option::take);
+                self.vacant.push(id);
+            } else {
+                self.order.insert(after);
+            }
         }
     }
-    let flow_key = key.flow_key();
-    for stage in stages {
-        stage.rule_removed(&flow_key, &key.extra);
+
+    fn rule(&self, at: u32) -> Option<&R> {
+        self.places.get(at as usize)?.rule.as_ref()
+    }
+
+    fn place_mut(&mut self, at: u32) -> Option<&mut Place<R>> {
+        self.places.get_mut(at as usize)
+    }
+
+    fn values(&self, at: u32) -> &[u64] {
+        self.rule(at).map(|rule| rule.matcher().values()).unwrap_or_default()
+    }
+
+    /// The place of the first rule with this match.
+    fn head(&self, id: u32, hash: Fingerprint, matcher: &RuleMatch) -> Option<u32> {
+        self.subtable(id)?.place_of(hash, matcher.values(), |at| self.values(at))
+    }
+
+    /// Among the rules from `head` on, which have one match: the place of the first whose priority
+    /// is not higher than `priority`, and the one before it.
+    fn position(&self, head: Option<u32>, priority: u16) -> (u32, u32) {
+        let (mut before, mut at) = (NONE, head.unwrap_or(NONE));
+        while let Some(place) = self.places.get(at as usize)
+            && place.rule.as_ref().is_some_and(|rule| rule.priority() > priority)
+        {
+            (before, at) = (at, place.next);
+        }
+        (before, at)
+    }
+
+    /// Puts a rule into a free place.
+    fn fill_place(&mut self, rule: R, next: u32) -> u32 {
+        let at = self.free;
+        let place = Place { rule: Some(rule), next };
+        match self.places.get_mut(at as usize) {
+            Some(free) => {
+                self.free = std::mem::replace(free, place).next;
+                at
+            }
+            None => {
+                self.places.push(place);
+                self.places.len() as u32 - 1
+            }
+        }
     }
 }

@@ -2,47 +2,24 @@
 
 mod common;
 
-use common::{blend, extra, mask, noise, packet};
+use common::{Rule, blend, extra, mask, noise, packet};
 use proptest::prelude::*;
 use tollgate_classifier::{ExtraKey, ExtraMatch, RuleTable};
 use tollgate_packet::{FlowKey, FlowMask, FlowMatch};
-
-/// What a rule is, kept as its own payload, too.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Rule {
-    id: usize,
-    priority: u16,
-    matcher: FlowMatch,
-    extra: ExtraMatch,
-}
-
-impl Rule {
-    fn is_same_place(&self, other: &Self) -> bool {
-        (self.priority, self.matcher, self.extra) == (other.priority, other.matcher, other.extra)
-    }
-
-    fn matches(&self, key: &FlowKey, extra: &ExtraKey) -> bool {
-        self.matcher.matches(key) && self.extra.matches(extra)
-    }
-}
 
 #[derive(Clone, Debug)]
 enum Step {
     Insert(Rule),
     RemoveOld(prop::sample::Index),
     RemoveAny(Rule),
-    /// Keeps the rules whose priority is not this one.
-    Retain(u16),
 }
 
 fn rule(masks: Vec<FlowMask>) -> impl Strategy<Value = Rule> {
     let extra = (extra(), prop_oneof![Just(ExtraKey::ZERO), extra()]);
     let parts = (0..6u16, packet(), prop::sample::select(masks), extra);
-    parts.prop_map(|(priority, key, mask, (extra, extra_mask))| Rule {
-        id: 0,
-        priority,
-        matcher: FlowMatch::new(&key, mask),
-        extra: ExtraMatch::new(&extra, extra_mask),
+    parts.prop_map(|(priority, key, mask, (extra, extra_mask))| {
+        let extra = ExtraMatch::new(&extra, extra_mask);
+        Rule::new(0, priority, &FlowMatch::new(&key, mask), &extra)
     })
 }
 
@@ -54,7 +31,6 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             12 => rule().prop_map(Step::Insert),
             3 => any::<prop::sample::Index>().prop_map(Step::RemoveOld),
             1 => rule().prop_map(Step::RemoveAny),
-            1 => (0..6u16).prop_map(Step::Retain),
         ];
         prop::collection::vec(step, 1..60)
     })
@@ -66,25 +42,21 @@ fn run(steps: &[Step]) -> (RuleTable<Rule>, Vec<Rule>) {
     for (id, step) in steps.iter().enumerate() {
         match step {
             Step::Insert(rule) => {
-                let rule = Rule { id, ..*rule };
+                let rule = Rule { id, ..rule.clone() };
                 let old = list.iter().position(|other| other.is_same_place(&rule));
                 let old = old.map(|old| list.swap_remove(old));
-                list.push(rule);
-                assert_eq!(table.insert(rule.priority, rule.matcher, rule.extra, rule), old);
+                list.push(rule.clone());
+                assert_eq!(table.insert(rule), old);
             }
             Step::RemoveOld(index) if !list.is_empty() => {
                 let rule = list.swap_remove(index.index(list.len()));
-                assert_eq!(table.remove(rule.priority, &rule.matcher, &rule.extra), Some(rule));
+                assert_eq!(table.remove(rule.priority, &rule.matcher), Some(rule));
             }
             Step::RemoveOld(_) => {}
             Step::RemoveAny(rule) => {
                 let old = list.iter().position(|other| other.is_same_place(rule));
                 let old = old.map(|old| list.swap_remove(old));
-                assert_eq!(table.remove(rule.priority, &rule.matcher, &rule.extra), old);
-            }
-            Step::Retain(priority) => {
-                list.retain(|rule| rule.priority != *priority);
-                table.retain(|rule| rule.priority != *priority);
+                assert_eq!(table.remove(rule.priority, &rule.matcher), old);
             }
         }
         assert_eq!(table.len(), list.len());
@@ -102,12 +74,12 @@ proptest! {
     ) {
         let (table, list) = run(&steps);
         for (key, extra) in packets {
-            let found = table.lookup(&key, &extra, &mut FlowMask::default()).copied();
+            let found = table.lookup(&key, &extra, &mut FlowMask::default());
             let matching = list.iter().filter(|rule| rule.matches(&key, &extra));
             let best = matching.map(|rule| rule.priority).max();
             prop_assert_eq!(found.map(|rule| rule.priority), best);
             if let Some(found) = found {
-                prop_assert!(list.contains(&found) && found.matches(&key, &extra));
+                prop_assert!(list.contains(found) && found.matches(&key, &extra));
             }
         }
     }
@@ -122,10 +94,10 @@ proptest! {
     ) {
         let (table, _) = run(&steps);
         let mut looked_at = FlowMask::default();
-        let found = table.lookup(&key, &extra, &mut looked_at).copied();
+        let found = table.lookup(&key, &extra, &mut looked_at);
         for other in others.iter().chain(&noise) {
             let similar = blend(&key, other, &looked_at);
-            let again = table.lookup(&similar, &extra, &mut FlowMask::default()).copied();
+            let again = table.lookup(&similar, &extra, &mut FlowMask::default());
             prop_assert_eq!(again, found);
         }
     }
@@ -137,12 +109,8 @@ proptest! {
         let (table, mut list) = run(&steps);
         let mut rules: Vec<_> = table
             .iter()
-            .inspect(|rule| {
-                let Rule { priority, matcher, extra, .. } = *rule.rule;
-                assert_eq!((rule.priority, rule.matcher, rule.extra), (priority, matcher, extra));
-                assert_eq!(table.get(priority, &matcher, &extra), Some(rule.rule));
-            })
-            .map(|rule| *rule.rule)
+            .inspect(|rule| assert_eq!(table.get(rule.priority, &rule.matcher), Some(*rule)))
+            .cloned()
             .collect();
         rules.sort_by_key(|rule| rule.id);
         list.sort_by_key(|rule| rule.id);
@@ -184,11 +152,12 @@ fn rules_that_cannot_win_are_not_looked_at() {
         mask.l4_dst = u16::MAX;
     });
     let key = tcp_to(1, 9, 80);
-    table.insert(10, FlowMatch::new(&key, port_only), ExtraMatch::default(), "high");
-    table.insert(10, FlowMatch::new(&key, everything), ExtraMatch::default(), "equal");
-    table.insert(5, FlowMatch::ANY, ExtraMatch::default(), "low");
+    let high = Rule::new(1, 10, &FlowMatch::new(&key, port_only), &ExtraMatch::ANY);
+    table.insert(high.clone());
+    table.insert(Rule::new(2, 10, &FlowMatch::new(&key, everything), &ExtraMatch::ANY));
+    table.insert(Rule::new(3, 5, &FlowMatch::ANY, &ExtraMatch::ANY));
     let mut looked_at = FlowMask::default();
-    assert_eq!(table.lookup(&key, &ExtraKey::default(), &mut looked_at), Some(&"high"));
+    assert_eq!(table.lookup(&key, &ExtraKey::default(), &mut looked_at), Some(&high));
     assert_eq!(looked_at, port_only);
 }
 
@@ -208,13 +177,18 @@ fn a_rule_of_another_port_kind_or_pipeline_costs_only_the_bits_that_tell_so() {
     let seen = |packet: &FlowKey, metadata| {
         let mut table = RuleTable::new();
         let extra = of_pipeline(7);
-        table.insert(10, FlowMatch::new(&tcp_to(1, 9, 80), whole), extra, ());
+        table.insert(Rule::new(0, 10, &FlowMatch::new(&tcp_to(1, 9, 80), whole), &extra));
         // Rules that were there leave nothing behind.
-        let gone = [FlowMatch::new(packet, whole), FlowMatch::new(&tcp_to(2, 8, 80), whole)];
-        table.insert(10, gone[0], extra, ());
-        table.insert(20, gone[1], of_pipeline(8), ());
-        table.remove(10, &gone[0], &extra);
-        table.retain(|rule| rule.priority == 10);
+        let gone = [
+            Rule::new(1, 10, &FlowMatch::new(packet, whole), &extra),
+            Rule::new(2, 20, &FlowMatch::new(&tcp_to(2, 8, 80), whole), &of_pipeline(8)),
+        ];
+        for rule in &gone {
+            table.insert(rule.clone());
+        }
+        for rule in &gone {
+            assert_eq!(table.remove(rule.priority, &rule.matcher).as_ref(), Some(rule));
+        }
         let mut looked_at = FlowMask::default();
         assert_eq!(table.lookup(packet, &in_pipeline(metadata), &mut looked_at), None);
         looked_at
@@ -222,7 +196,13 @@ fn a_rule_of_another_port_kind_or_pipeline_costs_only_the_bits_that_tell_so() {
     assert_eq!(seen(&tcp_to(1, 9, 80), 8), FlowMask::default());
     assert_eq!(seen(&tcp_to(2, 9, 80), 7), port_only);
     assert_eq!(seen(&FlowKey { ip_proto: 17, ..tcp_to(1, 9, 80) }, 7), kind);
-    let without_port = FlowMask(FlowKey { l4_dst: 0, ..whole.0 });
-    assert_eq!(seen(&tcp_to(1, 8, 80), 7), without_port);
-    assert_eq!(seen(&tcp_to(1, 9, 81), 7), whole);
+    let address = mask_of(|mask| (mask.eth_type, mask.ip_dst[0]) = (u16::MAX, 0b1110_0000));
+    assert_eq!(seen(&tcp_to(1, 0b0010_1001, 80), 7), address);
+    let ports = |bits| {
+        mask_of(|mask| {
+            (mask.eth_type, mask.ip_proto, mask.l4_dst) = (u16::MAX, u8::MAX, bits);
+        })
+    };
+    assert_eq!(seen(&tcp_to(1, 9, 0x8050), 7), ports(0x8000));
+    assert_eq!(seen(&tcp_to(1, 9, 81), 7), ports(0xffff));
 }

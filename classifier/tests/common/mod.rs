@@ -3,9 +3,41 @@
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use tollgate_classifier::ExtraKey;
+use tollgate_classifier::{ExtraKey, ExtraMatch, RuleMatch};
 use tollgate_packet::key::{FRAG_ANY, FRAG_LATER, VLAN_PRESENT};
 use tollgate_packet::{FLOW_WORDS, FlowKey, FlowMask, FlowMatch, MacAddr};
+
+/// A rule to put into a table, and what it is compared by.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Rule {
+    pub(crate) id: usize,
+    pub(crate) priority: u16,
+    pub(crate) matcher: RuleMatch,
+}
+
+impl Rule {
+    pub(crate) fn new(id: usize, priority: u16, flow: &FlowMatch, extra: &ExtraMatch) -> Self {
+        Self { id, priority, matcher: RuleMatch::new(flow, extra) }
+    }
+
+    pub(crate) fn is_same_place(&self, other: &Self) -> bool {
+        (self.priority, &self.matcher) == (other.priority, &other.matcher)
+    }
+
+    pub(crate) fn matches(&self, key: &FlowKey, extra: &ExtraKey) -> bool {
+        self.matcher.flow().matches(key) && self.matcher.extra().matches(extra)
+    }
+}
+
+impl tollgate_classifier::Rule for Rule {
+    fn priority(&self) -> u16 {
+        self.priority
+    }
+
+    fn matcher(&self) -> &RuleMatch {
+        &self.matcher
+    }
+}
 
 const NOTHING: FlowMask = FlowMask(FlowKey::ZERO);
 

@@ -83,12 +83,10 @@ impl Selector {
         let mut selected = Vec::new();
         for (_, table) in tables {
             match self.strict_priority {
-                Some(priority) => selected.extend(
-                    table
-                        .get(priority, &self.matcher, &self.extra)
-                        .filter(|r| self.admits(r))
-                        .cloned(),
-                ),
+                Some(priority) => {
+                    let rule = table.get(priority, &table.matcher(&self.matcher, &self.extra));
+                    selected.extend(rule.filter(|rule| self.admits(rule)).cloned());
+                }
                 None => selected.extend(
                     table
                         .iter()
@@ -153,13 +151,11 @@ fn add(
     let Some(table) = bridge.table_mut(flow_mod.table_id) else {
         return Err(FlowError::new(ErrorCode::OFPFMFC_BAD_TABLE_ID, "there is no such table"));
     };
-    let replaced = table.get(flow_mod.priority, &matcher, &extra).cloned();
+    let matcher = table.matcher(&matcher, &extra);
+    let replaced = table.get(flow_mod.priority, &matcher).cloned();
     if replaced.is_none() {
         let check_overlap = flow_mod.flags.contains(FlowFlags::CHECK_OVERLAP);
-        let overlaps = |rule: &Arc<Rule>| {
-            rule.priority == flow_mod.priority && rule.overlaps(&matcher, &extra)
-        };
-        if check_overlap && table.iter().any(overlaps) {
+        if check_overlap && table.overlapping(flow_mod.priority, &matcher).is_some() {
             return Err(FlowError::new(
                 ErrorCode::OFPFMFC_OVERLAP,
                 "a rule of the same priority overlaps",
@@ -181,7 +177,6 @@ fn add(
         source: flow_mod.matcher.clone(),
         instructions: flow_mod.instructions.clone(),
         matcher,
-        extra,
         program,
         created_ms: now_ms,
         counters: kept.filter(|_| !reset).unwrap_or_default(),

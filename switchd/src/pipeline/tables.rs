@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use tollgate_classifier::{ExtraKey, ExtraMatch, RuleTable};
+use tollgate_classifier::{self as classifier, ExtraKey, ExtraMatch, RuleMatch, RuleTable};
 use tollgate_openflow::{FlowFlags, Instructions, Match};
 use tollgate_packet::{FlowKey, FlowMask, FlowMatch};
 
@@ -23,8 +23,7 @@ pub(super) struct Rule {
     /// The match and instructions as they were sent, for whoever asks.
     pub(super) source: Match,
     pub(super) instructions: Instructions,
-    pub(super) matcher: FlowMatch,
-    pub(super) extra: ExtraMatch,
+    pub(super) matcher: RuleMatch,
     pub(super) program: Program,
     pub(super) created_ms: u64,
     /// Shared with the rule that replaces this one, unless that one starts from zero.
@@ -61,6 +60,16 @@ impl RuleCounters {
     }
 }
 
+impl classifier::Rule for Rule {
+    fn priority(&self) -> u16 {
+        self.priority
+    }
+
+    fn matcher(&self) -> &RuleMatch {
+        &self.matcher
+    }
+}
+
 impl Rule {
     /// The rule that a modification puts in this one's place: all but what it does, and perhaps the
     /// counters, stays (OpenFlow 1.3.5, section 6.4).
@@ -72,6 +81,7 @@ impl Rule {
     ) -> Self {
         Self {
             source: self.source.clone(),
+            matcher: self.matcher.clone(),
             instructions,
             program,
             counters,
@@ -93,14 +103,12 @@ impl Rule {
     /// Whether the rule is no wider than a match: what loose commands select by (OpenFlow 1.3.5,
     /// section 6.4).
     pub(super) fn is_within(&self, matcher: &FlowMatch, extra: &ExtraMatch) -> bool {
-        self.matcher.mask().contains(matcher.mask())
-            && matcher.matches(self.matcher.key())
-            && self.extra.is_within(extra)
+        self.matcher.is_within(matcher, extra)
     }
 
     /// Whether some packet could match both the rule and a match.
     pub(super) fn overlaps(&self, matcher: &FlowMatch, extra: &ExtraMatch) -> bool {
-        self.matcher.overlaps(matcher) && self.extra.overlaps(extra)
+        self.matcher.overlaps(matcher, extra)
     }
 
     /// When it goes by itself, if no packet comes.
@@ -133,32 +141,36 @@ impl Table {
         self.rules.lookup(key, extra, looked_at)
     }
 
-    pub(super) fn get(
-        &self,
-        priority: u16,
-        matcher: &FlowMatch,
-        extra: &ExtraMatch,
-    ) -> Option<&Arc<Rule>> {
-        self.rules.get(priority, matcher, extra)
+    /// See [`RuleTable::matcher`].
+    pub(super) fn matcher(&self, flow: &FlowMatch, extra: &ExtraMatch) -> RuleMatch {
+        self.rules.matcher(flow, extra)
+    }
+
+    pub(super) fn get(&self, priority: u16, matcher: &RuleMatch) -> Option<&Arc<Rule>> {
+        self.rules.get(priority, matcher)
+    }
+
+    /// See [`RuleTable::overlapping`].
+    pub(super) fn overlapping(&self, priority: u16, matcher: &RuleMatch) -> Option<&Arc<Rule>> {
+        self.rules.overlapping(priority, matcher)
     }
 
     /// Puts a rule in, and retires the one in its place.
     pub(super) fn insert(&mut self, rule: Arc<Rule>) {
-        let (priority, matcher, extra) = (rule.priority, rule.matcher, rule.extra);
-        if let Some(replaced) = self.rules.insert(priority, matcher, extra, rule) {
+        if let Some(replaced) = self.rules.insert(rule) {
             replaced.retire();
         }
     }
 
     /// Takes a rule out and retires it.
     pub(super) fn remove(&mut self, rule: &Rule) {
-        if let Some(removed) = self.rules.remove(rule.priority, &rule.matcher, &rule.extra) {
+        if let Some(removed) = self.rules.remove(rule.priority, &rule.matcher) {
             removed.retire();
         }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Rule>> {
-        self.rules.iter().map(|entry| entry.rule)
+        self.rules.iter()
     }
 
     pub(super) fn len(&self) -> usize {
