@@ -1,14 +1,16 @@
 //! A bridge: its ports by OpenFlow number, its tables, its forwarding database.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tollgate_packet::PortIndex;
 use tollgate_policy::TenantIndex;
 
+use super::behaviours::Behaviours;
 use super::fdb::Fdb;
-use super::limits::{FDB_STATIONS, TABLES};
-use super::tables::Table;
+use super::limits::{FDB_STATIONS, RULES_PER_TABLE, TABLES};
+use super::rule::Rule;
+use super::table::{Table, TableCounters};
 
 /// A bridge's number inside the pipeline; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -29,19 +31,57 @@ pub struct PortInfo {
     pub config: u32,
 }
 
+/// What happens when a table that is full is to take one more rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overflow {
+    /// The rule is refused with OFPFMFC_TABLE_FULL.
+    #[default]
+    Refuse,
+    /// The rule that its timeouts would end soonest makes room. Rules without a timeout stay; if
+    /// there are no others, the new one is refused.
+    Evict,
+}
+
+/// How many rules each table of a bridge takes, and what happens beyond it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableLimits {
+    /// Most rules in one table.
+    pub rules: usize,
+    /// What happens to one more.
+    pub overflow: Overflow,
+}
+
+impl Default for TableLimits {
+    fn default() -> Self {
+        Self { rules: RULES_PER_TABLE, overflow: Overflow::default() }
+    }
+}
+
 /// A bridge.
 #[derive(Debug)]
 pub(super) struct Bridge {
     pub(super) name: String,
+    pub(super) limits: TableLimits,
+    pub(super) behaviours: Behaviours,
     ports: BTreeMap<u32, PortInfo>,
-    tables: Vec<Table>,
+    /// Those that have had a rule.
+    tables: BTreeMap<u8, Table>,
+    /// Of every table.
+    counters: Box<[TableCounters]>,
     fdb: Mutex<Fdb>,
 }
 
 impl Bridge {
     pub(super) fn new(name: String) -> Self {
-        let tables = (0..TABLES).map(|_| Table::default()).collect();
-        Self { name, ports: BTreeMap::new(), tables, fdb: Mutex::new(Fdb::new(FDB_STATIONS)) }
+        Self {
+            name,
+            limits: TableLimits::default(),
+            behaviours: Behaviours::default(),
+            ports: BTreeMap::new(),
+            tables: BTreeMap::new(),
+            counters: (0..TABLES).map(|_| TableCounters::default()).collect(),
+            fdb: Mutex::new(Fdb::new(FDB_STATIONS)),
+        }
     }
 
     pub(super) fn port(&self, ofport: u32) -> Option<&PortInfo> {
@@ -61,22 +101,51 @@ impl Bridge {
         self.ports.remove(&ofport)
     }
 
+    /// A table; `None` if it has never had a rule.
     pub(super) fn table(&self, table: u8) -> Option<&Table> {
-        self.tables.get(usize::from(table))
+        self.tables.get(&table)
     }
 
+    /// As [`table`](Self::table).
     pub(super) fn table_mut(&mut self, table: u8) -> Option<&mut Table> {
-        self.tables.get_mut(usize::from(table))
+        self.tables.get_mut(&table)
     }
 
-    /// The tables with their numbers.
+    /// A table that is about to have a rule.
+    pub(super) fn table_or_new(&mut self, table: u8) -> &mut Table {
+        self.tables.entry(table).or_default()
+    }
+
+    /// The tables that have had rules, with their numbers.
     pub(super) fn tables(&self) -> impl Iterator<Item = (u8, &Table)> {
-        (0..).zip(&self.tables)
+        self.tables.iter().map(|(number, table)| (*number, table))
+    }
+
+    /// Counters of all tables in order.
+    pub(super) fn counters(&self) -> impl Iterator<Item = (u8, &TableCounters)> {
+        (0..).zip(&self.counters)
+    }
+
+    /// Counts look-ups of packets in a table.
+    pub(super) fn count(&self, table: u8, packets: u64, matched: bool) {
+        if let Some(counters) = self.counters.get(usize::from(table)) {
+            counters.add(packets, matched);
+        }
+    }
+
+    /// Puts a rule in, in the place of another perhaps, which is retired and returned.
+    pub(super) fn insert(&mut self, rule: Arc<Rule>) -> Option<Arc<Rule>> {
+        self.table_or_new(rule.table).insert(rule)
+    }
+
+    /// Takes a rule out and retires it.
+    pub(super) fn remove(&mut self, rule: &Rule) -> Option<Arc<Rule>> {
+        self.table_mut(rule.table)?.remove(rule)
     }
 
     /// Rules in all tables.
     pub(super) fn flow_count(&self) -> usize {
-        self.tables.iter().map(Table::len).sum()
+        self.tables.values().map(Table::len).sum()
     }
 
     /// The forwarding database. Taken after the lock of the tables and before that of the shadow.

@@ -5,131 +5,136 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use tollgate_classifier::ExtraMatch;
-use tollgate_openflow::multipart::FlowStatsRequest;
-use tollgate_openflow::port::{OFP_NO_BUFFER, OFPG_ANY, OFPP_ANY, OFPTT_ALL};
-use tollgate_openflow::{ErrorCode, FlowCommand, FlowFlags, FlowMod};
+use tollgate_openflow::port::{OFP_NO_BUFFER, OFPTT_ALL};
+use tollgate_openflow::{ErrorCode, FlowCommand, FlowFlags, FlowMod, Instructions, Match};
 use tollgate_packet::FlowMatch;
 
-use super::bridge::Bridge;
+use super::bridge::{Bridge, Overflow};
+use super::changes::Changes;
 use super::error::FlowError;
-use super::limits::{RULES_PER_TABLE, TABLES};
+use super::events::FlowRemovedReason;
+use super::limits::TABLES;
 use super::program::Program;
-use super::tables::{Rule, RuleCounters};
+use super::rule::{Rule, RuleCounters};
+use super::selector::Selector;
 use super::{compile, matching};
 
-/// What a flow-mod changed, as far as cached decisions are concerned.
-#[derive(Debug, Default)]
-pub(super) struct Changes {
-    /// Rules that may now match in the place of another, or of none.
-    pub(super) added: Vec<Arc<Rule>>,
-    /// Whether rules went or were replaced; each is marked.
-    pub(super) retired: bool,
+const NO_SUCH_TABLE: FlowError =
+    FlowError::new(ErrorCode::OFPFMFC_BAD_TABLE_ID, "there is no such table");
+const OVERLAP: FlowError =
+    FlowError::new(ErrorCode::OFPFMFC_OVERLAP, "a rule of the same priority overlaps");
+const TABLE_FULL: FlowError = FlowError::new(ErrorCode::OFPFMFC_TABLE_FULL, "the table is full");
+const NOTHING_TO_EVICT: FlowError = FlowError::new(
+    ErrorCode::OFPFMFC_TABLE_FULL,
+    "the table is full, and no rule in it has a timeout that would let it be evicted",
+);
+
+/// A command with all that can be found out about it without looking at tables.
+#[derive(Debug)]
+pub(super) enum Prepared {
+    Add(Box<NewRule>),
+    Modify(Selector, NewBehaviour),
+    Delete(Selector),
 }
 
-/// Which rules a command or a query is about.
+/// A rule to be.
 #[derive(Debug)]
-pub(super) struct Selector {
-    table_id: u8,
-    out_port: u32,
-    out_group: u32,
+pub(super) struct NewRule {
+    table: u8,
+    priority: u16,
     cookie: u64,
-    cookie_mask: u64,
+    flags: FlowFlags,
+    idle_timeout_s: u16,
+    hard_timeout_s: u16,
+    source: Match,
     matcher: FlowMatch,
     extra: ExtraMatch,
-    /// Strict commands are about the rule of this priority with exactly this match.
-    strict_priority: Option<u16>,
+    behaviour: NewBehaviour,
 }
 
-impl Selector {
-    /// The rules that a query is about.
-    pub(super) fn of_request(filter: &FlowStatsRequest) -> Result<Self, FlowError> {
-        let (matcher, extra) = matching::compile(&filter.matcher)?;
-        Ok(Self {
-            table_id: filter.table_id,
-            out_port: filter.out_port,
-            out_group: filter.out_group,
-            cookie: filter.cookie,
-            cookie_mask: filter.cookie_mask,
-            matcher,
-            extra,
-            strict_priority: None,
-        })
-    }
+/// What rules are to do.
+#[derive(Debug)]
+pub(super) struct NewBehaviour {
+    instructions: Instructions,
+    program: Program,
+    reset_counts: bool,
+}
 
-    /// The rules that a modify or delete command is about.
-    fn of(flow_mod: &FlowMod) -> Result<Self, FlowError> {
-        let (matcher, extra) = matching::compile(&flow_mod.matcher)?;
-        // The restrictions by output are for deletions only.
-        let deletes = flow_mod.command.is_delete();
-        let strict =
-            matches!(flow_mod.command, FlowCommand::ModifyStrict | FlowCommand::DeleteStrict);
-        Ok(Self {
-            table_id: flow_mod.table_id,
-            out_port: if deletes { flow_mod.out_port } else { OFPP_ANY },
-            out_group: if deletes { flow_mod.out_group } else { OFPG_ANY },
+impl Prepared {
+    pub(super) fn new(flow_mod: &FlowMod) -> Result<Self, FlowError> {
+        check_table(flow_mod)?;
+        if flow_mod.command.is_delete() {
+            return Ok(Self::Delete(Selector::of(flow_mod)?));
+        }
+        if flow_mod.buffer_id != OFP_NO_BUFFER {
+            return Err(FlowError::new(
+                ErrorCode::OFPBRC_BUFFER_UNKNOWN,
+                "no packets are buffered",
+            ));
+        }
+        let FlowMod { table_id, matcher, instructions, .. } = flow_mod;
+        let behaviour = NewBehaviour {
+            program: compile::compile(*table_id, matcher, instructions)?,
+            instructions: instructions.clone(),
+            reset_counts: flow_mod.flags.contains(FlowFlags::RESET_COUNTS),
+        };
+        if flow_mod.command != FlowCommand::Add {
+            return Ok(Self::Modify(Selector::of(flow_mod)?, behaviour));
+        }
+        let (matcher, extra) = matching::compile(matcher)?;
+        Ok(Self::Add(Box::new(NewRule {
+            table: *table_id,
+            priority: flow_mod.priority,
             cookie: flow_mod.cookie,
-            cookie_mask: flow_mod.cookie_mask,
+            flags: flow_mod.flags,
+            idle_timeout_s: flow_mod.idle_timeout_s,
+            hard_timeout_s: flow_mod.hard_timeout_s,
+            source: flow_mod.matcher.clone(),
             matcher,
             extra,
-            strict_priority: strict.then_some(flow_mod.priority),
-        })
+            behaviour,
+        })))
     }
 
-    /// The rules selected, in no particular order.
-    pub(super) fn select(&self, bridge: &Bridge) -> Vec<Arc<Rule>> {
-        let tables = bridge
-            .tables()
-            .filter(|(number, _)| self.table_id == OFPTT_ALL || self.table_id == *number);
-        let mut selected = Vec::new();
-        for (_, table) in tables {
-            match self.strict_priority {
-                Some(priority) => {
-                    let rule = table.get(priority, &table.matcher(&self.matcher, &self.extra));
-                    selected.extend(rule.filter(|rule| self.admits(rule)).cloned());
-                }
-                None => selected.extend(
-                    table
-                        .iter()
-                        .filter(|r| r.is_within(&self.matcher, &self.extra) && self.admits(r))
-                        .cloned(),
-                ),
+    /// The rules there are that the command is about, unless they are found without a search.
+    pub(super) fn search(&self) -> Option<&Selector> {
+        match self {
+            Self::Add(_) => None,
+            Self::Modify(selector, _) | Self::Delete(selector) => {
+                Some(selector).filter(|selector| !selector.is_strict())
             }
         }
-        selected
     }
 
-    fn admits(&self, rule: &Rule) -> bool {
-        (rule.cookie ^ self.cookie) & self.cookie_mask == 0
-            && (self.out_port == OFPP_ANY || outputs_to(rule, self.out_port))
-            // Groups are refused, so no rule sends to one.
-            && self.out_group == OFPG_ANY
+    /// Carries the command out.
+    pub(super) fn apply(
+        self,
+        bridge: &mut Bridge,
+        now_ms: u64,
+        changes: &mut Changes,
+    ) -> Result<(), FlowError> {
+        match self {
+            Self::Add(rule) => add(bridge, *rule, now_ms, changes),
+            Self::Modify(ref selector, _) | Self::Delete(ref selector) => {
+                self.apply_to(bridge, &selector.select(bridge), changes);
+                Ok(())
+            }
+        }
     }
-}
 
-fn outputs_to(rule: &Rule, ofport: u32) -> bool {
-    use tollgate_openflow::Action;
-    let names = |action: &Action| matches!(action, Action::Output { port, .. } if *port == ofport);
-    rule.instructions.apply_actions().iter().any(names)
-        || rule.instructions.write_actions().iter().any(names)
-}
-
-/// Carries out a flow-mod.
-pub(super) fn apply(
-    bridge: &mut Bridge,
-    flow_mod: &FlowMod,
-    now_ms: u64,
-) -> Result<Changes, FlowError> {
-    check_table(flow_mod)?;
-    if flow_mod.command.is_delete() {
-        return delete(bridge, &Selector::of(flow_mod)?);
-    }
-    if flow_mod.buffer_id != OFP_NO_BUFFER {
-        return Err(FlowError::new(ErrorCode::OFPBRC_BUFFER_UNKNOWN, "no packets are buffered"));
-    }
-    let program = compile::compile(flow_mod.table_id, &flow_mod.matcher, &flow_mod.instructions)?;
-    match flow_mod.command {
-        FlowCommand::Add => add(bridge, flow_mod, program, now_ms),
-        _ => modify(bridge, flow_mod, &program),
+    /// Carries a modification or deletion out on rules that were selected; it is no error if there
+    /// is none.
+    pub(super) fn apply_to(&self, bridge: &mut Bridge, rules: &[Arc<Rule>], changes: &mut Changes) {
+        match self {
+            Self::Add(_) => {}
+            Self::Modify(_, behaviour) => {
+                rules.iter().for_each(|rule| modify(bridge, rule, behaviour, changes));
+            }
+            Self::Delete(_) => {
+                let reason = FlowRemovedReason::Delete;
+                rules.iter().for_each(|rule| changes.remove(bridge, rule, reason));
+            }
+        }
     }
 }
 
@@ -138,85 +143,69 @@ fn check_table(flow_mod: &FlowMod) -> Result<(), FlowError> {
     if flow_mod.table_id < TABLES || (all_allowed && flow_mod.table_id == OFPTT_ALL) {
         return Ok(());
     }
-    Err(FlowError::new(ErrorCode::OFPFMFC_BAD_TABLE_ID, "there is no such table"))
+    Err(NO_SUCH_TABLE)
 }
 
 fn add(
     bridge: &mut Bridge,
-    flow_mod: &FlowMod,
-    program: Program,
+    new: NewRule,
     now_ms: u64,
-) -> Result<Changes, FlowError> {
-    let (matcher, extra) = matching::compile(&flow_mod.matcher)?;
-    let Some(table) = bridge.table_mut(flow_mod.table_id) else {
-        return Err(FlowError::new(ErrorCode::OFPFMFC_BAD_TABLE_ID, "there is no such table"));
-    };
-    let matcher = table.matcher(&matcher, &extra);
-    let replaced = table.get(flow_mod.priority, &matcher).cloned();
+    changes: &mut Changes,
+) -> Result<(), FlowError> {
+    let table = bridge.table_or_new(new.table);
+    let matcher = table.matcher(&new.matcher, &new.extra);
+    let replaced = table.get(new.priority, &matcher);
+    let kept = replaced.map(|rule| Arc::clone(&rule.counters));
     if replaced.is_none() {
-        let check_overlap = flow_mod.flags.contains(FlowFlags::CHECK_OVERLAP);
-        if check_overlap && table.overlapping(flow_mod.priority, &matcher).is_some() {
-            return Err(FlowError::new(
-                ErrorCode::OFPFMFC_OVERLAP,
-                "a rule of the same priority overlaps",
-            ));
+        let check_overlap = new.flags.contains(FlowFlags::CHECK_OVERLAP);
+        if check_overlap && table.overlapping(new.priority, &matcher).is_some() {
+            return Err(OVERLAP);
         }
-        if table.len() >= RULES_PER_TABLE {
-            return Err(FlowError::new(ErrorCode::OFPFMFC_TABLE_FULL, "the table is full"));
-        }
+        make_room(bridge, new.table, changes)?;
     }
-    let kept = replaced.as_ref().map(|rule| Arc::clone(&rule.counters));
-    let reset = flow_mod.flags.contains(FlowFlags::RESET_COUNTS);
-    let rule = Arc::new(Rule {
-        table: flow_mod.table_id,
-        priority: flow_mod.priority,
-        cookie: flow_mod.cookie,
-        flags: flow_mod.flags,
-        idle_timeout_s: flow_mod.idle_timeout_s,
-        hard_timeout_s: flow_mod.hard_timeout_s,
-        source: flow_mod.matcher.clone(),
-        instructions: flow_mod.instructions.clone(),
+    let NewBehaviour { instructions, program, reset_counts } = new.behaviour;
+    let rule = Rule {
+        table: new.table,
+        priority: new.priority,
+        cookie: new.cookie,
+        flags: new.flags,
+        idle_timeout_s: new.idle_timeout_s,
+        hard_timeout_s: new.hard_timeout_s,
+        source: new.source,
         matcher,
-        program,
+        behaviour: bridge.behaviours.share(&instructions, program),
         created_ms: now_ms,
-        counters: kept.filter(|_| !reset).unwrap_or_default(),
+        counters: kept.filter(|_| !reset_counts).unwrap_or_default(),
         retired: AtomicBool::new(false),
-    });
-    table.insert(Arc::clone(&rule));
-    Ok(Changes { added: vec![rule], retired: replaced.is_some() })
+    };
+    changes.insert(bridge, Arc::new(rule));
+    Ok(())
 }
 
-/// Changes what the selected rules do; it is no error if there is none.
-fn modify(
-    bridge: &mut Bridge,
-    flow_mod: &FlowMod,
-    program: &Program,
-) -> Result<Changes, FlowError> {
-    let reset = flow_mod.flags.contains(FlowFlags::RESET_COUNTS);
-    let selected = Selector::of(flow_mod)?.select(bridge);
-    for rule in &selected {
-        let counters =
-            if reset { Arc::new(RuleCounters::default()) } else { Arc::clone(&rule.counters) };
-        let modified = rule.modified(flow_mod.instructions.clone(), program.clone(), counters);
-        if let Some(table) = bridge.table_mut(rule.table) {
-            table.insert(Arc::new(modified));
+/// Sees to it that a table can take one more rule.
+fn make_room(bridge: &mut Bridge, table: u8, changes: &mut Changes) -> Result<(), FlowError> {
+    let limits = bridge.limits;
+    let table = bridge.table_or_new(table);
+    if table.len() < limits.rules {
+        return Ok(());
+    }
+    match limits.overflow {
+        Overflow::Refuse => Err(TABLE_FULL),
+        Overflow::Evict => {
+            let victim = table.timers_mut().pop_soonest().ok_or(NOTHING_TO_EVICT)?;
+            changes.remove(bridge, &victim, FlowRemovedReason::Eviction);
+            Ok(())
         }
     }
-    // The new rules match what the old ones did: whoever they concern rests on a retired rule.
-    Ok(Changes { added: Vec::new(), retired: !selected.is_empty() })
 }
 
-fn delete(bridge: &mut Bridge, selector: &Selector) -> Result<Changes, FlowError> {
-    let deleted = selector.select(bridge);
-    for rule in &deleted {
-        remove(bridge, rule);
-    }
-    Ok(Changes { added: Vec::new(), retired: !deleted.is_empty() })
-}
-
-/// Takes one rule out.
-pub(super) fn remove(bridge: &mut Bridge, rule: &Rule) {
-    if let Some(table) = bridge.table_mut(rule.table) {
-        table.remove(rule);
-    }
+/// Changes what a rule does. The new rule matches what the old one did: whoever it concerns rests
+/// on a retired rule.
+fn modify(bridge: &mut Bridge, rule: &Rule, new: &NewBehaviour, changes: &mut Changes) {
+    let counters = match new.reset_counts {
+        true => Arc::new(RuleCounters::default()),
+        false => Arc::clone(&rule.counters),
+    };
+    let behaviour = bridge.behaviours.share(&new.instructions, new.program.clone());
+    changes.insert(bridge, Arc::new(rule.modified(behaviour, counters)));
 }

@@ -1,11 +1,26 @@
 //! Bounds on what flows, stations and cached decisions may take, each with its reason.
 
-/// OpenFlow tables of a bridge. Enough for access, filter, learn and forward stages with spares;
-/// each costs only what its rules cost.
-pub const TABLES: u8 = 8;
+/// OpenFlow tables of a bridge, as many as Open vSwitch has. One without rules costs two counters.
+pub const TABLES: u8 = 254;
 
 /// Rules of one table: a million, the scale the switch is measured at, at about 1 KiB each.
 pub const RULES_PER_TABLE: usize = 1 << 20;
+
+/// Rules changed before the tables' lock is given up, in commands that are about many: some 100 us.
+pub const RULES_PER_CHUNK: usize = 256;
+
+/// Rules that were added to a table since the last round and that every cached decision is compared
+/// with one by one. With more, walking the decisions again is cheaper.
+pub const ADDITIONS_COMPARED: usize = 16;
+
+/// Timers of rules that are gone, beyond as many as there are of those that are not.
+pub const TIMERS_SLACK: usize = 64;
+
+/// Timers that may turn out to have been put off while the rule to be evicted is looked for.
+pub const TIMERS_LOOKED_AT: usize = 1024;
+
+/// Descriptions of what rules do that may be dead, beyond as many as there are of the others.
+pub const BEHAVIOURS_SLACK: usize = 64;
 
 /// Stations a bridge remembers: what OVS defaults to (`mac-table-size`).
 pub const FDB_STATIONS: usize = 8192;

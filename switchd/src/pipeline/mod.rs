@@ -7,7 +7,10 @@
 //! PMD's counts -> sweep -> rules, tables, ages of stations
 //! ```
 
+mod behaviours;
 mod bridge;
+mod changes;
+mod changing;
 mod clock;
 mod compile;
 mod core;
@@ -16,18 +19,24 @@ mod events;
 mod fdb;
 mod features;
 mod flow_mod;
+mod gone;
 pub mod limits;
 mod matching;
 mod program;
 mod registry;
 mod revalidator;
+mod rounds;
+mod rule;
+mod selector;
 mod shadow;
 mod slowpath;
 mod stats;
-mod tables;
+mod table;
 #[cfg(test)]
 mod tests;
+mod timers;
 mod tracker;
+mod upkeep;
 mod walk;
 
 use std::fmt;
@@ -43,7 +52,7 @@ use tollgate_openflow::multipart::{AggregateStats, FlowStats, FlowStatsRequest, 
 use tollgate_packet::PortIndex;
 use tollgate_policy::{TenantIndex, Weight};
 
-pub use self::bridge::{BridgeId, PortInfo};
+pub use self::bridge::{BridgeId, Overflow, PortInfo, TableLimits};
 pub use self::core::Caches;
 pub use self::error::{BridgeError, FlowError};
 pub use self::events::{
@@ -51,6 +60,7 @@ pub use self::events::{
     PortReason, PortStatusEvent,
 };
 pub use self::features::table_features;
+pub use self::stats::FlowDump;
 
 use self::bridge::Bridge;
 use self::clock::Clock;
@@ -253,17 +263,51 @@ impl Pipeline {
         Ok(())
     }
 
-    /// The rules that `request` selects, by table and descending priority. Counts include cached
-    /// packets up to this moment.
+    /// Carries out all of `flow_mods` or, if one is refused, none of them. No packet meets some of
+    /// them only.
+    ///
+    /// # Errors
+    /// As [`flow_mod`](Self::flow_mod), with the place of what was refused.
+    pub fn bundle(
+        &self,
+        bridge: BridgeId,
+        flow_mods: impl IntoIterator<Item = FlowMod>,
+    ) -> Result<(), (usize, FlowError)> {
+        self.core.bundle(bridge, flow_mods)?;
+        self.revalidator.unpark();
+        Ok(())
+    }
+
+    /// Sets how many rules each table of a bridge takes, and what happens beyond that.
+    ///
+    /// # Errors
+    /// When the bridge is gone.
+    pub fn set_limits(&self, bridge: BridgeId, limits: TableLimits) -> Result<(), FlowError> {
+        self.core.set_limits(bridge, limits)
+    }
+
+    /// The rules that `request` selects, to be taken in pieces.
     ///
     /// # Errors
     /// When the match is not supported, or the bridge is gone.
+    pub fn flow_dump(
+        &self,
+        bridge: BridgeId,
+        request: &FlowStatsRequest,
+    ) -> Result<FlowDump, FlowError> {
+        self.core.flow_dump(bridge, request)
+    }
+
+    /// As [`flow_dump`](Self::flow_dump), all at once.
+    ///
+    /// # Errors
+    /// As there.
     pub fn flow_stats(
         &self,
         bridge: BridgeId,
         request: &FlowStatsRequest,
     ) -> Result<Vec<FlowStats>, FlowError> {
-        self.core.flow_stats(bridge, request)
+        Ok(self.flow_dump(bridge, request)?.all())
     }
 
     /// The sums over the rules that `request` selects.

@@ -41,6 +41,11 @@ impl Tracker {
         self.looked_at
     }
 
+    /// Bits of the present key that are certain of every packet that is decided alike so far.
+    pub(super) fn known(&self) -> FlowMask {
+        self.looked_at | self.written
+    }
+
     /// A decision was taken by these bits of the present key.
     pub(super) fn look(&mut self, bits: &FlowMask) {
         self.looked_at |= without(bits, &self.written);

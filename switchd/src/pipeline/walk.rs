@@ -16,7 +16,7 @@ use super::bridge::{Bridge, PortInfo};
 use super::fdb::{Fdb, Station};
 use super::limits::WALK_STEPS;
 use super::program::{ActionSet, Step, Target};
-use super::tables::Rule;
+use super::rule::Rule;
 use super::tracker::{Glimpse, Tracker};
 
 /// A look-up in one table.
@@ -100,7 +100,7 @@ impl Walker<'_> {
                 self.drop_reason = DropReason::NoRule;
                 return;
             };
-            let program = &rule.program;
+            let program = rule.program();
             self.steps(&program.apply);
             if self.ended {
                 return;
@@ -118,9 +118,12 @@ impl Walker<'_> {
     }
 
     fn visit(&mut self, table: u8, extra: ExtraKey) -> Option<Arc<Rule>> {
-        let mut looked_at = Default::default();
-        let rules = self.bridge.table(table)?;
-        let rule = rules.lookup(self.tracker.key(), &extra, &mut looked_at).cloned();
+        // Bits that are known already narrow the decision no further.
+        let mut looked_at = self.tracker.known();
+        let rules = self.bridge.table(table);
+        let rule = rules
+            .and_then(|rules| rules.lookup(self.tracker.key(), &extra, &mut looked_at))
+            .cloned();
         let glimpse = self.tracker.glimpse();
         self.tracker.look(&looked_at);
         let extra = (extra != ExtraKey::ZERO).then(|| Box::new(extra));

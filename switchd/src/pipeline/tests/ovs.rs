@@ -387,7 +387,7 @@ fn compare(sim: &Sim, ovs: &mut Ovs, ofport: u32, frame: &Frame) -> Result<(), T
     let walked = sim.fresh_walk(ofport, &key_of(ofport, &bytes));
     let missed = walked.visits.last().is_some_and(|visit| visit.rule.is_none());
     let pushes = walked.visits.iter().flat_map(|visit| &visit.rule).any(|rule| {
-        let mut steps = rule.program.apply.iter().chain(&rule.program.write);
+        let mut steps = rule.program().apply.iter().chain(&rule.program().write);
         steps.any(|step| matches!(step, Step::Edit(Edit::PushVlan { .. })))
     });
     let tags = frame.tags.len();

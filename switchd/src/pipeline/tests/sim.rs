@@ -92,7 +92,7 @@ impl FakePmd {
 
 /// The switch.
 pub(super) struct Sim {
-    pub(super) core: Core,
+    pub(super) core: Arc<Core>,
     pub(super) pmd: Arc<FakePmd>,
     pub(super) bridge: BridgeId,
     now_tsc: Arc<AtomicU64>,
@@ -124,7 +124,7 @@ impl Sim {
         let clock = Clock::new(CYCLES_PER_MS * 1000, move || counter.load(Ordering::Relaxed));
         let pmd = Arc::new(FakePmd::default());
         let caches = Arc::clone(&pmd) as Arc<dyn Caches>;
-        let core = Core::new(caches, clock, Arc::new(NoEvents), usize::MAX);
+        let core = Arc::new(Core::new(caches, clock, Arc::new(NoEvents), usize::MAX));
         let bridge = core.bridge_add("br0").unwrap();
         let sim = Self { core, pmd, bridge, now_tsc, walks: 0 };
         (1..=ports).for_each(|ofport| sim.attach(ofport));
@@ -213,7 +213,7 @@ impl Sim {
     }
 
     pub(super) fn flows(&self) -> Vec<FlowStats> {
-        self.core.flow_stats(self.bridge, &FlowStatsRequest::default()).unwrap()
+        self.core.flow_dump(self.bridge, &FlowStatsRequest::default()).unwrap().all()
     }
 }
 

@@ -4,54 +4,25 @@
 //! The generation lives here too, so that one lock orders decisions and changes: a decision whose
 //! generation is lower than a change's was registered before the change, and is found by it.
 
+mod additions;
+mod entry;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use tollgate_classifier::{ExtraKey, ExtraMatch};
 use tollgate_datapath::{Megaflow, MegaflowStats};
-use tollgate_packet::FlowMatch;
+use tollgate_packet::FlowKey;
 use tollgate_policy::TenantIndex;
 
+use self::additions::Additions;
+use self::entry::{Entry, State};
 use super::bridge::{BridgeId, PortInfo};
 use super::fdb::Station;
 use super::limits::MEGAFLOW_IDLE_MS;
-use super::tables::Rule;
-use super::walk::{Dependencies, Visit, Walk, with_port};
+use super::rule::Rule;
+use super::walk::Walk;
 
-/// Whether PMDs may hold a decision.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// Given to a PMD to be cached.
-    Cached,
-    /// Stale or idle: the PMDs are to be told.
-    Doomed,
-    /// Cached nowhere, but an answer that uses it may be on its way: kept for its count.
-    Uncached,
-}
-
-/// One decision. A PMD that needs it too gets one of its own, for its counts have one writer.
-#[derive(Debug)]
-struct Entry {
-    megaflow: Arc<Megaflow>,
-    bridge: BridgeId,
-    /// The ingress port's OpenFlow number.
-    ofport: u32,
-    visits: Vec<Visit>,
-    dependencies: Dependencies,
-    learned: Vec<Station>,
-    state: State,
-    used_ms: u64,
-    counted_packets: u64,
-    counted_bytes: u64,
-}
-
-/// A rule that was added: it may take packets from decisions made before.
-#[derive(Debug)]
-pub(super) struct Addition {
-    bridge: BridgeId,
-    rule: Arc<Rule>,
-    generation: u64,
-}
+pub(super) use self::entry::Collected;
 
 /// Names an entry until it is dropped; never means another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,23 +36,27 @@ pub(super) struct EntryId {
 pub(super) struct Round {
     /// All changes up to this generation are in this round or were in an earlier one.
     pub(super) generation: u64,
-    additions: Vec<Addition>,
+    additions: Additions,
     rules_retired: bool,
     /// Decisions that no PMD may use any longer.
     pub(super) doomed: Vec<Arc<Megaflow>>,
 }
 
-/// Packets of a decision that were not passed on before.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Collected<'a> {
+impl Round {
+    /// Whether decisions must be held against changed rules.
+    pub(super) fn concerns_rules(&self) -> bool {
+        self.rules_retired || !self.additions.is_empty()
+    }
+}
+
+/// A decision that may be stale, and one of its packets.
+#[derive(Debug)]
+pub(super) struct Suspect {
+    entry: EntryId,
     pub(super) bridge: BridgeId,
+    /// Where its packets enter.
     pub(super) ofport: u32,
-    pub(super) visits: &'a [Visit],
-    /// Stations behind the ingress port, as every packet shows.
-    pub(super) learned: &'a [Station],
-    pub(super) packets: u64,
-    pub(super) bytes: u64,
-    pub(super) used_ms: u64,
+    pub(super) key: FlowKey,
 }
 
 /// All decisions.
@@ -96,7 +71,7 @@ pub(super) struct Shadow {
     cached_of: HashMap<TenantIndex, usize>,
     /// Entries cached nowhere, the oldest first.
     uncached: VecDeque<EntryId>,
-    additions: Vec<Addition>,
+    additions: Additions,
     rules_retired: bool,
     doomed: Vec<Arc<Megaflow>>,
 }
@@ -112,7 +87,7 @@ impl Shadow {
             by_station: HashMap::new(),
             cached_of: HashMap::new(),
             uncached: VecDeque::new(),
-            additions: Vec::new(),
+            additions: Additions::default(),
             rules_retired: false,
             doomed: Vec::new(),
         }
@@ -156,6 +131,7 @@ impl Shadow {
             dependencies,
             learned,
             state: State::Cached,
+            valid_generation: self.generation,
             used_ms: now_ms,
             counted_packets: 0,
             counted_bytes: 0,
@@ -195,12 +171,14 @@ impl Shadow {
     }
 
     /// Rules were added, removed or replaced.
-    pub(super) fn rules_changed(&mut self, bridge: BridgeId, added: &[Arc<Rule>], retired: bool) {
+    pub(super) fn rules_changed<'a>(
+        &mut self,
+        bridge: BridgeId,
+        added: impl Iterator<Item = &'a Arc<Rule>>,
+        retired: bool,
+    ) {
         self.generation += 1;
-        let generation = self.generation;
-        let added =
-            added.iter().map(|rule| Addition { bridge, rule: Arc::clone(rule), generation });
-        self.additions.extend(added);
+        added.for_each(|rule| self.additions.push(bridge, rule, self.generation));
         self.rules_retired |= retired;
     }
 
@@ -242,22 +220,56 @@ impl Shadow {
         }
     }
 
-    /// Moves the stale decisions among some entries into `round`; `false` past the last. Entries
-    /// registered since the round was taken are newer than its changes.
-    pub(super) fn revalidate(&mut self, round: &mut Round, from: usize, count: usize) -> bool {
-        if round.additions.is_empty() && !round.rules_retired {
-            return false;
-        }
+    /// The decisions among some entries that the round's rules may concern, and whether there are
+    /// more entries. Those registered since the round was taken are newer than its changes.
+    pub(super) fn suspects(
+        &self,
+        round: &Round,
+        from: usize,
+        count: usize,
+    ) -> (Vec<Suspect>, bool) {
         let range = from..self.slots.len().min(from + count);
-        let stale = self.cached_where(range.clone(), |entry| {
-            entry.megaflow.generation < round.generation && entry.is_stale(&round.additions)
+        let suspected = self.cached_where(range.clone(), |entry| {
+            entry.valid_generation < round.generation && entry.is_suspect(&round.additions)
         });
-        for slot in stale {
-            if let Some(megaflow) = self.mark_doomed(slot) {
-                round.doomed.push(megaflow);
-            }
+        let suspect = |slot: &u32| {
+            let (serial, entry) = self.slots.get(*slot as usize)?.as_ref()?;
+            Some(Suspect {
+                entry: EntryId { slot: *slot, serial: *serial },
+                bridge: entry.bridge,
+                ofport: entry.ofport,
+                key: *entry.megaflow.matcher.key(),
+            })
+        };
+        (suspected.iter().filter_map(suspect).collect(), range.end < self.slots.len())
+    }
+
+    /// Takes in how a suspect's packets are decided now, under the locks of the walk: the decision
+    /// stays, resting on other rules perhaps, or is doomed.
+    pub(super) fn recheck(
+        &mut self,
+        suspect: &Suspect,
+        walk: Walk,
+        round: &mut Round,
+        ms_of_tsc: impl Fn(u64) -> u64,
+        mut take: impl FnMut(Collected<'_>),
+    ) {
+        let EntryId { slot, serial } = suspect.entry;
+        let generation = self.generation;
+        let Some(Some((_, entry))) = self
+            .slots
+            .get_mut(slot as usize)
+            .map(|place| place.as_mut().filter(|(present, _)| *present == serial))
+        else {
+            return;
+        };
+        if entry.state == State::Cached && entry.agrees_with(&walk) {
+            entry.collect(ms_of_tsc, &mut take);
+            entry.visits = walk.visits;
+            entry.valid_generation = generation;
+        } else {
+            round.doomed.extend(self.mark_doomed(slot));
         }
-        range.end < self.slots.len()
     }
 
     /// Dooms the decisions among some entries that no packet has used for long; `false` past the
@@ -303,6 +315,20 @@ impl Shadow {
     pub(super) fn left_caches(&mut self, megaflow: &Arc<Megaflow>) {
         if let Some(slot) = self.by_address.get(&address(megaflow)) {
             self.uncache(*slot);
+        }
+    }
+
+    /// Passes on what a decision has counted.
+    pub(super) fn settle(
+        &mut self,
+        megaflow: &Arc<Megaflow>,
+        ms_of_tsc: impl Fn(u64) -> u64,
+        mut take: impl FnMut(Collected<'_>),
+    ) {
+        let slot = self.by_address.get(&address(megaflow));
+        let place = slot.and_then(|slot| self.slots.get_mut(*slot as usize));
+        if let Some(Some((_, entry))) = place {
+            entry.collect(ms_of_tsc, &mut take);
         }
     }
 
@@ -377,58 +403,6 @@ impl Shadow {
     /// Entries that no cache holds.
     pub(super) fn uncached_len(&self) -> usize {
         self.uncached.len()
-    }
-}
-
-impl Entry {
-    /// Whether the tables may now decide otherwise about some packet of this decision.
-    fn is_stale(&self, additions: &[Addition]) -> bool {
-        let retired = |visit: &Visit| visit.rule.as_ref().is_some_and(|rule| rule.is_retired());
-        if self.visits.iter().any(retired) {
-            return true;
-        }
-        let relevant = additions.iter().filter(|addition| {
-            addition.bridge == self.bridge && addition.generation > self.megaflow.generation
-        });
-        let whole = with_port(&self.megaflow.matcher, self.ofport);
-        relevant.into_iter().any(|addition| {
-            self.visits.iter().any(|visit| visit.may_lose_to(&addition.rule, &whole))
-        })
-    }
-
-    fn collect(&mut self, ms_of_tsc: impl Fn(u64) -> u64, take: &mut impl FnMut(Collected<'_>)) {
-        let stats = &self.megaflow.stats;
-        let (packets, bytes) = (stats.packets(), stats.bytes());
-        let used_ms = self.used_ms.max(ms_of_tsc(stats.last_used_tsc()));
-        // The three are written one after the other: what is missed now is found the next time.
-        if (packets, bytes, used_ms) == (self.counted_packets, self.counted_bytes, self.used_ms) {
-            return;
-        }
-        self.used_ms = used_ms;
-        take(Collected {
-            bridge: self.bridge,
-            ofport: self.ofport,
-            visits: &self.visits,
-            learned: &self.learned,
-            packets: packets.wrapping_sub(self.counted_packets),
-            bytes: bytes.wrapping_sub(self.counted_bytes),
-            used_ms,
-        });
-        (self.counted_packets, self.counted_bytes) = (packets, bytes);
-    }
-}
-
-impl Visit {
-    /// Whether some packet that was looked up here (`whole`, if no edit had changed it) would now
-    /// find `rule` instead.
-    fn may_lose_to(&self, rule: &Rule, whole: &FlowMatch) -> bool {
-        let seen = self.edited.as_deref().unwrap_or(whole);
-        let found = self.rule.as_ref();
-        let extra =
-            ExtraMatch::new(self.extra.as_deref().unwrap_or(&ExtraKey::ZERO), ExtraKey::ONES);
-        rule.table == self.table
-            && found.is_none_or(|found| found.priority <= rule.priority)
-            && rule.overlaps(seen, &extra)
     }
 }
 

@@ -1,0 +1,121 @@
+//! Commands that change rules: who may, and who is told.
+
+use std::sync::Arc;
+
+use tollgate_openflow::FlowMod;
+
+use super::bridge::{Bridge, BridgeId, TableLimits};
+use super::changes::Changes;
+use super::core::Core;
+use super::error::FlowError;
+use super::flow_mod::Prepared;
+use super::gone::Gone;
+use super::limits::RULES_PER_CHUNK;
+use super::rule::Rule;
+
+impl Core {
+    /// Carries out one command.
+    pub(super) fn flow_mod(&self, id: BridgeId, flow_mod: &FlowMod) -> Result<(), FlowError> {
+        let prepared = Prepared::new(flow_mod)?;
+        let _changing = self.changing();
+        let Some(selector) = prepared.search() else {
+            return self
+                .change(id, |bridge, now_ms, changes| prepared.apply(bridge, now_ms, changes));
+        };
+        // The search may look at a million rules, and packets want to look at some as well.
+        let selected = selector.select(self.read().bridge(id)?);
+        for chunk in selected.chunks(RULES_PER_CHUNK) {
+            self.change(id, |bridge, _, changes| {
+                prepared.apply_to(bridge, chunk, changes);
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Carries out all commands or none of them; no packet meets some of them only.
+    ///
+    /// # Errors
+    /// The first refusal and which command it was about.
+    pub(super) fn bundle(
+        &self,
+        id: BridgeId,
+        flow_mods: impl IntoIterator<Item = FlowMod>,
+    ) -> Result<(), (usize, FlowError)> {
+        let mut prepared = Vec::new();
+        for (index, flow_mod) in flow_mods.into_iter().enumerate() {
+            prepared.push(Prepared::new(&flow_mod).map_err(|error| (index, error))?);
+        }
+        let _changing = self.changing();
+        let mut at = 0;
+        self.change(id, |bridge, now_ms, changes| {
+            for command in prepared {
+                command.apply(bridge, now_ms, changes)?;
+                at += 1;
+            }
+            Ok(())
+        })
+        .map_err(|error| (at, error))
+    }
+
+    /// Sets how many rules the tables of a bridge take. Those that are there already stay.
+    pub(super) fn set_limits(&self, id: BridgeId, limits: TableLimits) -> Result<(), FlowError> {
+        self.write().bridge_mut(id)?.limits = limits;
+        Ok(())
+    }
+
+    /// Removes rules whose timeouts have come, some at a time. Says whether there may be more.
+    pub(super) fn expire_some_rules(&self, now_ms: u64) -> bool {
+        let _changing = self.changing();
+        let is_due = |bridge: &Bridge| {
+            let mut tables = bridge.tables();
+            tables.any(|(_, table)| table.timers().next_due_ms().is_some_and(|at| at <= now_ms))
+        };
+        let due = self.read().bridges.iter().find(|(_, bridge)| is_due(bridge)).map(|(id, _)| *id);
+        let Some(id) = due else { return false };
+        let expired = self.change(id, |bridge, now_ms, changes| {
+            expire(bridge, now_ms, changes);
+            Ok(())
+        });
+        expired.is_ok()
+    }
+
+    /// Changes a bridge under the lock of the tables, and registers what was done. What is refused
+    /// half way is undone.
+    fn change(
+        &self,
+        id: BridgeId,
+        change: impl FnOnce(&mut Bridge, u64, &mut Changes) -> Result<(), FlowError>,
+    ) -> Result<(), FlowError> {
+        let now_ms = self.now_ms();
+        let mut changes = Changes::default();
+        let mut state = self.write();
+        let bridge = state.bridge_mut(id)?;
+        if let Err(error) = change(bridge, now_ms, &mut changes) {
+            changes.undo(bridge);
+            return Err(error);
+        }
+        if !changes.is_empty() {
+            self.shadow().rules_changed(id, changes.added(), changes.has_retired());
+            let gone = |(rule, reason): (&Arc<Rule>, _)| Gone::of(id, rule, reason, now_ms);
+            self.gone().extend(changes.removed().filter_map(gone));
+        }
+        drop(state);
+        // What was removed is freed here, where nobody waits.
+        drop(changes);
+        Ok(())
+    }
+}
+
+fn expire(bridge: &mut Bridge, now_ms: u64, changes: &mut Changes) {
+    let numbers: Vec<u8> = bridge.tables().map(|(number, _)| number).collect();
+    let mut room = RULES_PER_CHUNK;
+    for number in numbers {
+        while room > 0 {
+            let timers = bridge.table_mut(number).map(|table| table.timers_mut());
+            let Some(rule) = timers.and_then(|timers| timers.pop_due(now_ms)) else { break };
+            changes.remove(bridge, &rule, Gone::timeout_of(&rule, now_ms));
+            room -= 1;
+        }
+    }
+}
