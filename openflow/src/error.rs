@@ -90,6 +90,21 @@ error_codes! {
         OFPTFFC_BAD_TABLE = 0, OFPTFFC_BAD_METADATA = 1, OFPTFFC_BAD_TYPE = 2,
         OFPTFFC_BAD_LEN = 3, OFPTFFC_BAD_ARGUMENT = 4, OFPTFFC_EPERM = 5,
     }
+    OFPET_EXPERIMENTER = 0xffff {
+        OFPBFC_UNKNOWN = 2300, OFPBFC_EPERM = 2301, OFPBFC_BAD_ID = 2302,
+        OFPBFC_BUNDLE_EXIST = 2303, OFPBFC_BUNDLE_CLOSED = 2304, OFPBFC_OUT_OF_BUNDLES = 2305,
+        OFPBFC_BAD_TYPE = 2306, OFPBFC_BAD_FLAGS = 2307, OFPBFC_MSG_BAD_LEN = 2308,
+        OFPBFC_MSG_BAD_XID = 2309, OFPBFC_MSG_UNSUP = 2310, OFPBFC_MSG_CONFLICT = 2311,
+        OFPBFC_MSG_TOO_MANY = 2312, OFPBFC_MSG_FAILED = 2313, OFPBFC_TIMEOUT = 2314,
+        OFPBFC_BUNDLE_IN_PROGRESS = 2315,
+    }
+}
+
+impl ErrorCode {
+    /// Whether it is an experimenter's: of those only the ONF's, about bundles, have names here.
+    pub fn is_experimenter(self) -> bool {
+        self.error_type == 0xffff
+    }
 }
 
 impl std::fmt::Display for ErrorCode {

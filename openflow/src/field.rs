@@ -204,7 +204,7 @@ use self::{OXM_CLASS_BASIC as BASIC, OXM_CLASS_EXPERIMENTER as ONF, OXM_CLASS_NX
 #[rustfmt::skip]
 fields! {
     /// Ingress port.
-    InPort = (BASIC, 0, 4, 32, false, false, None, Port, "in_port", []);
+    InPort = (BASIC, 0, 4, 32, false, true, None, Port, "in_port", []);
     /// Ethernet source.
     EthSrc = (BASIC, 4, 6, 48, true, true, None, Ethernet, "eth_src", ["dl_src"]);
     /// Ethernet destination.
@@ -273,6 +273,38 @@ fields! {
     ArpSha = (BASIC, 24, 6, 48, true, true, Arp, Ethernet, "arp_sha", []);
     /// ARP target Ethernet address.
     ArpTha = (BASIC, 25, 6, 48, true, true, Arp, Ethernet, "arp_tha", []);
+    /// Register 0 between tables and actions (`NXM_NX_REG0`).
+    Reg0 = (NXM1, 0, 4, 32, true, true, None, Hexadecimal, "reg0", []);
+    /// Register 1 between tables and actions (`NXM_NX_REG1`).
+    Reg1 = (NXM1, 1, 4, 32, true, true, None, Hexadecimal, "reg1", []);
+    /// Register 2 between tables and actions (`NXM_NX_REG2`).
+    Reg2 = (NXM1, 2, 4, 32, true, true, None, Hexadecimal, "reg2", []);
+    /// Register 3 between tables and actions (`NXM_NX_REG3`).
+    Reg3 = (NXM1, 3, 4, 32, true, true, None, Hexadecimal, "reg3", []);
+    /// Register 4 between tables and actions (`NXM_NX_REG4`).
+    Reg4 = (NXM1, 4, 4, 32, true, true, None, Hexadecimal, "reg4", []);
+    /// Register 5 between tables and actions (`NXM_NX_REG5`).
+    Reg5 = (NXM1, 5, 4, 32, true, true, None, Hexadecimal, "reg5", []);
+    /// Register 6 between tables and actions (`NXM_NX_REG6`).
+    Reg6 = (NXM1, 6, 4, 32, true, true, None, Hexadecimal, "reg6", []);
+    /// Register 7 between tables and actions (`NXM_NX_REG7`).
+    Reg7 = (NXM1, 7, 4, 32, true, true, None, Hexadecimal, "reg7", []);
+    /// Register 8 between tables and actions (`NXM_NX_REG8`).
+    Reg8 = (NXM1, 8, 4, 32, true, true, None, Hexadecimal, "reg8", []);
+    /// Register 9 between tables and actions (`NXM_NX_REG9`).
+    Reg9 = (NXM1, 9, 4, 32, true, true, None, Hexadecimal, "reg9", []);
+    /// Register 10 between tables and actions (`NXM_NX_REG10`).
+    Reg10 = (NXM1, 10, 4, 32, true, true, None, Hexadecimal, "reg10", []);
+    /// Register 11 between tables and actions (`NXM_NX_REG11`).
+    Reg11 = (NXM1, 11, 4, 32, true, true, None, Hexadecimal, "reg11", []);
+    /// Register 12 between tables and actions (`NXM_NX_REG12`).
+    Reg12 = (NXM1, 12, 4, 32, true, true, None, Hexadecimal, "reg12", []);
+    /// Register 13 between tables and actions (`NXM_NX_REG13`).
+    Reg13 = (NXM1, 13, 4, 32, true, true, None, Hexadecimal, "reg13", []);
+    /// Register 14 between tables and actions (`NXM_NX_REG14`).
+    Reg14 = (NXM1, 14, 4, 32, true, true, None, Hexadecimal, "reg14", []);
+    /// Register 15 between tables and actions (`NXM_NX_REG15`).
+    Reg15 = (NXM1, 15, 4, 32, true, true, None, Hexadecimal, "reg15", []);
     /// The metadata register between tables.
     Metadata = (BASIC, 2, 8, 64, true, true, None, Hexadecimal, "metadata", []);
 }
@@ -286,6 +318,31 @@ impl Field {
     /// Bytes of the value on the wire.
     pub const fn byte_len(self) -> usize {
         self.info().bytes as usize
+    }
+
+    /// The registers, in the order of their numbers.
+    pub const REGISTERS: [Field; 16] = [
+        Field::Reg0,
+        Field::Reg1,
+        Field::Reg2,
+        Field::Reg3,
+        Field::Reg4,
+        Field::Reg5,
+        Field::Reg6,
+        Field::Reg7,
+        Field::Reg8,
+        Field::Reg9,
+        Field::Reg10,
+        Field::Reg11,
+        Field::Reg12,
+        Field::Reg13,
+        Field::Reg14,
+        Field::Reg15,
+    ];
+
+    /// Which register it is, 0 to 15, if it is one.
+    pub fn register(self) -> Option<usize> {
+        Field::REGISTERS.iter().position(|register| *register == self)
     }
 
     /// The field with this OXM class and number.

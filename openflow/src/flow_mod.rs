@@ -219,6 +219,10 @@ pub fn check_consistency(
 /// The first action whose prerequisite the match does not guarantee, with the prerequisite.
 pub fn first_inconsistent(matcher: &Match, actions: &[Action]) -> Option<(usize, Prerequisite)> {
     let mut tags = tags_guaranteed(matcher);
+    let met = |needed: Prerequisite, tags: u32| match needed {
+        Prerequisite::Vlan => tags > 0,
+        other => other.satisfied_by(matcher),
+    };
     actions.iter().enumerate().find_map(|(index, action)| {
         let needed = match action {
             Action::PushVlan(_) => {
@@ -226,20 +230,34 @@ pub fn first_inconsistent(matcher: &Match, actions: &[Action]) -> Option<(usize,
                 Prerequisite::None
             }
             Action::PopVlan => Prerequisite::Vlan,
-            Action::DecNwTtl => Prerequisite::Ip,
-            Action::SetField(field) if field.field() == Field::VlanVid => Prerequisite::Vlan,
-            Action::SetField(field) => field.field().info().prerequisite,
-            Action::Output { .. } | Action::Group(_) => Prerequisite::None,
+            Action::DecNwTtl | Action::SetNwTtl(_) => Prerequisite::Ip,
+            Action::SetField(field) => needed_to_write(field.field()),
+            Action::RegLoad { dst, .. } => needed_to_write(dst.field()),
+            Action::RegMove { src, dst } => match src.field().info().prerequisite {
+                prerequisite if met(prerequisite, tags) => needed_to_write(dst.field()),
+                unmet => unmet,
+            },
+            Action::Output { .. }
+            | Action::Group(_)
+            | Action::Resubmit { .. }
+            | Action::Note(_)
+            | Action::Controller { .. } => Prerequisite::None,
         };
-        let met = match needed {
-            Prerequisite::Vlan => tags > 0,
-            other => other.satisfied_by(matcher),
-        };
+        let met = met(needed, tags);
         if matches!(action, Action::PopVlan) {
             tags = tags.saturating_sub(1);
         }
         if met { None } else { Some((index, needed)) }
     })
+}
+
+/// What must be matched for a field to be there to write to. (An untagged packet has a VLAN id to
+/// match, but none to set.)
+fn needed_to_write(field: Field) -> Prerequisite {
+    match field {
+        Field::VlanVid => Prerequisite::Vlan,
+        _ => field.info().prerequisite,
+    }
 }
 
 /// Tags that every packet of the match has, as far as the match can say: none or one.

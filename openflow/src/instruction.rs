@@ -136,6 +136,12 @@ impl Instructions {
         if instructions.apply_actions().len() + instructions.write_actions().len() > ACTIONS_MAX {
             return Err(TOO_MANY);
         }
+        if !instructions.write_actions().iter().all(Action::may_be_in_a_set) {
+            return Err(DecodeError::new(
+                ErrorCode::OFPBAC_BAD_TYPE,
+                "an action that cannot be in an action set",
+            ));
+        }
         Ok(instructions)
     }
 

@@ -16,15 +16,25 @@
 )]
 
 pub mod action;
+pub mod bundle;
+pub mod controller;
 pub mod error;
+pub mod event;
 pub mod field;
 pub mod flow_mod;
+pub mod group;
 pub mod instruction;
 pub mod limits;
 pub mod message;
+pub mod meter;
 pub mod multipart;
+mod nicira;
 pub mod oxm;
+pub mod packet_out;
 pub mod port;
+pub mod port_mod;
+pub mod queue;
+pub mod subfield;
 pub mod table_features;
 pub mod text;
 mod wire;
@@ -36,3 +46,4 @@ pub use flow_mod::{FlowCommand, FlowFlags, FlowMod};
 pub use instruction::{Instruction, Instructions};
 pub use message::{Header, Message};
 pub use oxm::{Match, OxmField};
+pub use subfield::SubField;

@@ -1,9 +1,18 @@
 //! Messages: the header, and one variant per type (OF 1.3.5 §7.1, §7.3).
 
+use crate::bundle::{BundleAdd, BundleControl, ONF_BUNDLE_ADD, ONF_BUNDLE_CONTROL};
+use crate::controller::{AsyncConfig, Role};
 use crate::error::{DecodeError, ErrorCode};
+use crate::event::{FlowRemoved, PacketIn, PortStatus};
+use crate::field::ONF_EXPERIMENTER;
 use crate::flow_mod::FlowMod;
+use crate::group::GroupMod;
 use crate::limits::{ERROR_DATA_MAX_BYTES, MESSAGE_MAX_BYTES};
+use crate::meter::MeterMod;
 use crate::multipart::{MultipartReply, MultipartRequest};
+use crate::nicira::NICIRA_EXPERIMENTER;
+use crate::packet_out::PacketOut;
+use crate::port_mod::PortMod;
 use crate::wire::{Pad, Reader, Writer, padding};
 
 /// The version that this crate speaks: OpenFlow 1.3.
@@ -40,6 +49,11 @@ impl Header {
         }
         Ok(header)
     }
+
+    /// Whether a bundle may hold a message of this type.
+    pub(crate) fn may_be_bundled(&self) -> bool {
+        [OFPT_FLOW_MOD, OFPT_GROUP_MOD, OFPT_PORT_MOD, OFPT_PACKET_OUT].contains(&self.message_type)
+    }
 }
 
 /// A message without its header.
@@ -63,8 +77,22 @@ pub enum Message {
     GetConfigReply(SwitchConfig),
     /// Change the configuration.
     SetConfig(SwitchConfig),
+    /// A packet for the controller.
+    PacketIn(Box<PacketIn>),
+    /// A flow is gone.
+    FlowRemoved(Box<FlowRemoved>),
+    /// A port came, went or changed.
+    PortStatus(Box<PortStatus>),
+    /// Send a packet.
+    PacketOut(Box<PacketOut>),
     /// Change the flow tables.
     FlowMod(Box<FlowMod>),
+    /// Change a group.
+    GroupMod(Box<GroupMod>),
+    /// Change a port.
+    PortMod(PortMod),
+    /// Change a meter.
+    MeterMod(Box<MeterMod>),
     /// Ask for statistics or descriptions.
     MultipartRequest(MultipartRequest),
     /// A part of the answer.
@@ -78,6 +106,20 @@ pub enum Message {
     BarrierRequest,
     /// Answer to it.
     BarrierReply,
+    /// Ask for a role, or for the present one.
+    RoleRequest(Role),
+    /// Answer to it.
+    RoleReply(Role),
+    /// Ask which events are sent.
+    GetAsyncRequest,
+    /// Answer to it.
+    GetAsyncReply(AsyncConfig),
+    /// Choose which events are sent.
+    SetAsync(AsyncConfig),
+    /// Open, close, commit or discard a bundle, or answer to that.
+    BundleControl(BundleControl),
+    /// Add a message to a bundle.
+    BundleAdd(BundleAdd),
     /// A type that is not supported; [`Message::refusal`] says how to answer.
     Unknown {
         /// `OFPT_*`.
@@ -112,7 +154,8 @@ impl Hello {
 pub struct ErrorMessage {
     /// Type and code.
     pub code: ErrorCode,
-    /// The start of the refused message, or a text for a failed HELLO.
+    /// The start of the refused message, or a text for a failed HELLO. An experimenter's error has
+    /// its id before that.
     pub data: Vec<u8>,
 }
 
@@ -165,11 +208,23 @@ const OFPT_FEATURES_REPLY: u8 = 6;
 const OFPT_GET_CONFIG_REQUEST: u8 = 7;
 const OFPT_GET_CONFIG_REPLY: u8 = 8;
 const OFPT_SET_CONFIG: u8 = 9;
+const OFPT_PACKET_IN: u8 = 10;
+const OFPT_FLOW_REMOVED: u8 = 11;
+const OFPT_PORT_STATUS: u8 = 12;
+const OFPT_PACKET_OUT: u8 = 13;
 const OFPT_FLOW_MOD: u8 = 14;
+const OFPT_GROUP_MOD: u8 = 15;
+const OFPT_PORT_MOD: u8 = 16;
 const OFPT_MULTIPART_REQUEST: u8 = 18;
 const OFPT_MULTIPART_REPLY: u8 = 19;
 const OFPT_BARRIER_REQUEST: u8 = 20;
 const OFPT_BARRIER_REPLY: u8 = 21;
+const OFPT_ROLE_REQUEST: u8 = 24;
+const OFPT_ROLE_REPLY: u8 = 25;
+const OFPT_GET_ASYNC_REQUEST: u8 = 26;
+const OFPT_GET_ASYNC_REPLY: u8 = 27;
+const OFPT_SET_ASYNC: u8 = 28;
+const OFPT_METER_MOD: u8 = 29;
 
 /// Element of a HELLO that carries the version bitmap.
 const OFPHET_VERSIONBITMAP: u16 = 1;
@@ -180,15 +235,24 @@ const BAD_LENGTH: DecodeError =
 impl Message {
     /// The refusal of a received message, to be sent with its xid.
     pub fn error(code: ErrorCode, refused: &[u8]) -> Message {
-        let data = refused.get(..ERROR_DATA_MAX_BYTES).unwrap_or(refused).to_vec();
+        let mut data = Vec::new();
+        if code.is_experimenter() {
+            data.extend(ONF_EXPERIMENTER.to_be_bytes());
+        }
+        data.extend(refused.get(..ERROR_DATA_MAX_BYTES).unwrap_or(refused));
         Message::Error(ErrorMessage { code, data })
     }
 
     /// How to answer a message of an unsupported type; `None` if the type is known.
     pub fn refusal(&self) -> Option<ErrorCode> {
         match self {
-            Message::Unknown { message_type: OFPT_EXPERIMENTER, .. } => {
-                Some(ErrorCode::OFPBRC_BAD_EXPERIMENTER)
+            Message::Unknown { message_type: OFPT_EXPERIMENTER, body } => {
+                let known = [ONF_EXPERIMENTER, NICIRA_EXPERIMENTER].map(u32::to_be_bytes);
+                let experimenter = body.first_chunk();
+                Some(match experimenter.is_some_and(|id| known.contains(id)) {
+                    true => ErrorCode::OFPBRC_BAD_EXP_TYPE,
+                    false => ErrorCode::OFPBRC_BAD_EXPERIMENTER,
+                })
             }
             Message::Unknown { .. } => Some(ErrorCode::OFPBRC_BAD_TYPE),
             _ => None,
@@ -206,11 +270,24 @@ impl Message {
             Message::GetConfigRequest => OFPT_GET_CONFIG_REQUEST,
             Message::GetConfigReply(_) => OFPT_GET_CONFIG_REPLY,
             Message::SetConfig(_) => OFPT_SET_CONFIG,
+            Message::PacketIn(_) => OFPT_PACKET_IN,
+            Message::FlowRemoved(_) => OFPT_FLOW_REMOVED,
+            Message::PortStatus(_) => OFPT_PORT_STATUS,
+            Message::PacketOut(_) => OFPT_PACKET_OUT,
             Message::FlowMod(_) => OFPT_FLOW_MOD,
+            Message::GroupMod(_) => OFPT_GROUP_MOD,
+            Message::PortMod(_) => OFPT_PORT_MOD,
+            Message::MeterMod(_) => OFPT_METER_MOD,
             Message::MultipartRequest(_) => OFPT_MULTIPART_REQUEST,
             Message::MultipartReply { .. } => OFPT_MULTIPART_REPLY,
             Message::BarrierRequest => OFPT_BARRIER_REQUEST,
             Message::BarrierReply => OFPT_BARRIER_REPLY,
+            Message::RoleRequest(_) => OFPT_ROLE_REQUEST,
+            Message::RoleReply(_) => OFPT_ROLE_REPLY,
+            Message::GetAsyncRequest => OFPT_GET_ASYNC_REQUEST,
+            Message::GetAsyncReply(_) => OFPT_GET_ASYNC_REPLY,
+            Message::SetAsync(_) => OFPT_SET_ASYNC,
+            Message::BundleControl(_) | Message::BundleAdd(_) => OFPT_EXPERIMENTER,
             Message::Unknown { message_type, .. } => *message_type,
         }
     }
@@ -224,9 +301,14 @@ impl Message {
                 self.frame(xid, &mut out, |out| out.put(&part));
             }
         } else {
-            self.frame(xid, &mut out, |out| self.encode_body(out));
+            self.encode_one(xid, &mut out);
         }
         out.bytes
+    }
+
+    /// Appends a message that is one whatever its length.
+    pub(crate) fn encode_one(&self, xid: u32, out: &mut Writer) {
+        self.frame(xid, out, |out| self.encode_body(xid, out));
     }
 
     fn frame(&self, xid: u32, out: &mut Writer, body: impl FnOnce(&mut Writer)) {
@@ -240,7 +322,7 @@ impl Message {
         out.set_length(start + 2, start);
     }
 
-    fn encode_body(&self, out: &mut Writer) {
+    fn encode_body(&self, xid: u32, out: &mut Writer) {
         match self {
             Message::Hello(hello) => hello.encode(out),
             Message::Error(error) => {
@@ -254,14 +336,34 @@ impl Message {
                 out.u16(config.flags);
                 out.u16(config.miss_send_len);
             }
+            Message::PacketIn(packet) => packet.encode(out),
+            Message::FlowRemoved(flow) => flow.encode(out),
+            Message::PortStatus(status) => status.encode(out),
+            Message::PacketOut(packet) => packet.encode(out),
             Message::FlowMod(flow_mod) => flow_mod.encode(out),
+            Message::GroupMod(group_mod) => group_mod.encode(out),
+            Message::PortMod(port_mod) => port_mod.encode(out),
+            Message::MeterMod(meter_mod) => meter_mod.encode(out),
+            Message::RoleRequest(role) | Message::RoleReply(role) => role.encode(out),
+            Message::GetAsyncReply(config) | Message::SetAsync(config) => config.encode(out),
+            Message::BundleControl(control) => {
+                out.u32(ONF_EXPERIMENTER);
+                out.u32(ONF_BUNDLE_CONTROL);
+                control.encode(out);
+            }
+            Message::BundleAdd(add) => {
+                out.u32(ONF_EXPERIMENTER);
+                out.u32(ONF_BUNDLE_ADD);
+                add.encode(xid, out);
+            }
             Message::MultipartRequest(request) => request.encode(out),
             Message::Unknown { body, .. } => out.put(body),
             Message::FeaturesRequest
             | Message::GetConfigRequest
             | Message::MultipartReply { .. }
             | Message::BarrierRequest
-            | Message::BarrierReply => {}
+            | Message::BarrierReply
+            | Message::GetAsyncRequest => {}
         }
     }
 
@@ -281,15 +383,15 @@ impl Message {
         }
         let mut body = Reader::new(bytes, ErrorCode::OFPBRC_BAD_LEN);
         body.skip(HEADER_BYTES)?;
-        let message = Message::decode_body(header.message_type, &mut body)?;
+        let message = Message::decode_body(&header, &mut body)?;
         if !body.is_empty() {
             return Err(BAD_LENGTH);
         }
         Ok((header, message))
     }
 
-    fn decode_body(message_type: u8, body: &mut Reader<'_>) -> Result<Message, DecodeError> {
-        Ok(match message_type {
+    fn decode_body(header: &Header, body: &mut Reader<'_>) -> Result<Message, DecodeError> {
+        Ok(match header.message_type {
             OFPT_HELLO => Message::Hello(Hello::decode(body)?),
             OFPT_ERROR => {
                 let code = ErrorCode { error_type: body.u16()?, code: body.u16()? };
@@ -302,7 +404,15 @@ impl Message {
             OFPT_GET_CONFIG_REQUEST => Message::GetConfigRequest,
             OFPT_GET_CONFIG_REPLY => Message::GetConfigReply(SwitchConfig::decode(body)?),
             OFPT_SET_CONFIG => Message::SetConfig(SwitchConfig::decode(body)?),
+            OFPT_EXPERIMENTER => experimenter(header.xid, body)?,
+            OFPT_PACKET_IN => Message::PacketIn(Box::new(PacketIn::decode(body)?)),
+            OFPT_FLOW_REMOVED => Message::FlowRemoved(Box::new(FlowRemoved::decode(body)?)),
+            OFPT_PORT_STATUS => Message::PortStatus(Box::new(PortStatus::decode(body)?)),
+            OFPT_PACKET_OUT => Message::PacketOut(Box::new(PacketOut::decode(body)?)),
             OFPT_FLOW_MOD => Message::FlowMod(Box::new(FlowMod::decode(body)?)),
+            OFPT_GROUP_MOD => Message::GroupMod(Box::new(GroupMod::decode(body)?)),
+            OFPT_PORT_MOD => Message::PortMod(PortMod::decode(body)?),
+            OFPT_METER_MOD => Message::MeterMod(Box::new(MeterMod::decode(body)?)),
             OFPT_MULTIPART_REQUEST => Message::MultipartRequest(MultipartRequest::decode(body)?),
             OFPT_MULTIPART_REPLY => {
                 let (reply, more) = MultipartReply::decode(body)?;
@@ -310,9 +420,30 @@ impl Message {
             }
             OFPT_BARRIER_REQUEST => Message::BarrierRequest,
             OFPT_BARRIER_REPLY => Message::BarrierReply,
-            _ => Message::Unknown { message_type, body: body.rest().to_vec() },
+            OFPT_ROLE_REQUEST => Message::RoleRequest(Role::decode(body)?),
+            OFPT_ROLE_REPLY => Message::RoleReply(Role::decode(body)?),
+            OFPT_GET_ASYNC_REQUEST => Message::GetAsyncRequest,
+            OFPT_GET_ASYNC_REPLY => Message::GetAsyncReply(AsyncConfig::decode(body)?),
+            OFPT_SET_ASYNC => Message::SetAsync(AsyncConfig::decode(body)?),
+            message_type => Message::Unknown { message_type, body: body.rest().to_vec() },
         })
     }
+}
+
+fn experimenter(xid: u32, body: &mut Reader<'_>) -> Result<Message, DecodeError> {
+    let mut ahead = *body;
+    let mut kind = || Ok::<_, DecodeError>((ahead.u32()?, ahead.u32()?));
+    Ok(match kind() {
+        Ok((ONF_EXPERIMENTER, ONF_BUNDLE_CONTROL)) => {
+            *body = ahead;
+            Message::BundleControl(BundleControl::decode(body)?)
+        }
+        Ok((ONF_EXPERIMENTER, ONF_BUNDLE_ADD)) => {
+            *body = ahead;
+            Message::BundleAdd(BundleAdd::decode(xid, body)?)
+        }
+        _ => Message::Unknown { message_type: OFPT_EXPERIMENTER, body: body.rest().to_vec() },
+    })
 }
 
 impl Hello {

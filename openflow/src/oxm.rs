@@ -2,6 +2,7 @@
 
 use crate::error::{DecodeError, ErrorCode};
 use crate::field::{Field, ONF_EXPERIMENTER, OXM_CLASS_BASIC, OXM_CLASS_EXPERIMENTER};
+use crate::port::widen_port;
 use crate::wire::{Pad, Reader, Writer};
 
 /// One field with its value and mask. A number in the low bits whatever the field: a MAC address
@@ -64,6 +65,41 @@ impl OxmField {
         }
     }
 
+    /// The field as set-field carries it: the ingress port by Nicira's 16-bit header, which is the
+    /// only one that Open vSwitch takes there.
+    pub(crate) fn encode_to_set(&self, out: &mut Writer) {
+        if self.field == Field::InPort {
+            out.u32(NXM_OF_IN_PORT);
+            out.u16(self.value as u16);
+        } else {
+            self.encode(out);
+        }
+    }
+
+    /// Reads the field of a set-field.
+    pub(crate) fn decode_to_set(input: &mut Reader<'_>) -> Result<OxmField, DecodeError> {
+        let mut ahead = *input;
+        if ahead.u32()? == NXM_OF_IN_PORT {
+            *input = ahead;
+            let port = widen_port(input.u16()?);
+            return Ok(OxmField::exact(Field::InPort, port));
+        }
+        let refused = |error: DecodeError| match error.code {
+            ErrorCode::OFPBMC_BAD_LEN => {
+                DecodeError::new(ErrorCode::OFPBAC_BAD_SET_LEN, error.detail)
+            }
+            ErrorCode::OFPBMC_BAD_VALUE | ErrorCode::OFPBMC_BAD_WILDCARDS => {
+                DecodeError::new(ErrorCode::OFPBAC_BAD_SET_ARGUMENT, error.detail)
+            }
+            ErrorCode::OFPBAC_BAD_LEN => error,
+            _ => DecodeError::new(ErrorCode::OFPBAC_BAD_SET_TYPE, error.detail),
+        };
+        OxmField::decode(input).map_err(refused)?.ok_or(DecodeError::new(
+            ErrorCode::OFPBAC_BAD_SET_TYPE,
+            "the packet type cannot be set",
+        ))
+    }
+
     /// Reads one OXM element. `None`: it was `packet_type=(0,0)`, which Open vSwitch sends in a
     /// match without other fields and which every Ethernet packet satisfies.
     pub(crate) fn decode(input: &mut Reader<'_>) -> Result<Option<OxmField>, DecodeError> {
@@ -123,6 +159,9 @@ impl OxmField {
         Ok(OxmField { field, value, mask })
     }
 }
+
+/// Header of Nicira's ingress port, two bytes.
+const NXM_OF_IN_PORT: u32 = 0x0000_0002;
 
 /// `OXM_OF_PACKET_TYPE` of OpenFlow 1.5.
 const OXM_PACKET_TYPE: u8 = 44;

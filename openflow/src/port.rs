@@ -34,6 +34,19 @@ pub const OFPCML_NO_BUFFER: u16 = 0xffff;
 /// `buffer_id` without a buffered packet.
 pub const OFP_NO_BUFFER: u32 = 0xffff_ffff;
 
+/// The number in 16 bits, as OpenFlow 1.0 and Nicira's extensions have it; `None` if there is
+/// none. The reserved numbers are the highest of either width.
+pub(crate) fn narrow_port(port: u32) -> Option<u16> {
+    let fits = port <= TEXT_PORT_MAX || port >= OFPP_MAX;
+    fits.then_some(port as u16)
+}
+
+/// The number in 32 bits of one in 16.
+pub(crate) fn widen_port(port: u16) -> u32 {
+    let port = u32::from(port);
+    if port > TEXT_PORT_MAX { port | 0xffff_0000 } else { port }
+}
+
 /// Reserved ports and their names in flow text.
 pub const RESERVED_PORTS: [(&str, u32); 8] = [
     ("IN_PORT", OFPP_IN_PORT),

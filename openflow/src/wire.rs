@@ -1,5 +1,7 @@
 //! Bounds-checked reading and writing of big-endian structures.
 
+use std::time::Duration;
+
 use crate::error::{DecodeError, ErrorCode};
 
 /// A cursor over received bytes. Running out of bytes is the error given to [`Reader::new`]:
@@ -198,4 +200,16 @@ pub(crate) enum Pad {
     None,
     Counted,
     Uncounted,
+}
+
+/// Seconds and nanoseconds, 32 bits each; a longer time is cut to the longest that fits.
+pub(crate) fn encode_duration(duration: Duration, out: &mut Writer) {
+    out.u32(u32::try_from(duration.as_secs()).unwrap_or(u32::MAX));
+    out.u32(duration.subsec_nanos());
+}
+
+pub(crate) fn decode_duration(input: &mut Reader<'_>) -> Result<Duration, DecodeError> {
+    let seconds = u64::from(input.u32()?);
+    let nanoseconds = u64::from(input.u32()?);
+    Ok(Duration::from_secs(seconds) + Duration::from_nanos(nanoseconds))
 }

@@ -37,7 +37,8 @@ fn a_misspelt_name_is_refused_with_the_nearest_one() {
     );
     assert_refused("qwertzuiop=1,actions=drop", "unknown keyword qwertzuiop");
     assert_refused("actions=vm9", "unknown action vm9, and no port has that name");
-    assert_refused("actions=resubmit(,1)", "action resubmit is not supported");
+    assert_refused("actions=learn(table=1)", "action learn is not supported");
+    assert_refused("tun_id=5,actions=drop", "field tun_id is not supported");
 }
 
 #[test]

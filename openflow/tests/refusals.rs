@@ -88,10 +88,15 @@ fn another_version_is_refused_except_in_a_hello() {
 #[test]
 fn an_unknown_type_decodes_and_says_how_to_refuse_it() {
     for (message_type, code) in
-        [(4, E::OFPBRC_BAD_EXPERIMENTER), (15, E::OFPBRC_BAD_TYPE), (99, E::OFPBRC_BAD_TYPE)]
+        [(4, E::OFPBRC_BAD_EXPERIMENTER), (17, E::OFPBRC_BAD_TYPE), (99, E::OFPBRC_BAD_TYPE)]
     {
         let (_, message) = Message::decode(&framed(message_type, &[1, 2, 3])).unwrap();
         assert_eq!(message.refusal(), Some(code), "type {message_type}");
+    }
+    // Of known experimenters the type is unknown.
+    for body in ["00002320 00000010 00000002", "4f4e4600 00000001"] {
+        let (_, message) = Message::decode(&framed(4, &hex(body))).unwrap();
+        assert_eq!(message.refusal(), Some(E::OFPBRC_BAD_EXP_TYPE), "{body}");
     }
     let (_, barrier) = Message::decode(&framed(20, &[])).unwrap();
     assert_eq!(barrier.refusal(), None);
@@ -174,7 +179,8 @@ fn a_bad_action_is_refused_with_its_reason() {
         ("", "0000 0010 ffffffff 0000 000000000000", E::OFPBAC_BAD_OUT_PORT),
         ("", "0000 0010 ffffff50 0000 000000000000", E::OFPBAC_BAD_OUT_PORT),
         ("", "000b 0008 00000000", E::OFPBAC_BAD_TYPE),
-        ("", "ffff 0010 00002320 000e fff8 01000000", E::OFPBAC_BAD_EXPERIMENTER),
+        ("", "ffff 0010 00002321 000e fff8 01000000", E::OFPBAC_BAD_EXPERIMENTER),
+        ("", "ffff 0008 00002320", E::OFPBAC_BAD_LEN),
         ("", "0011 0008 9100 0000", E::OFPBAC_BAD_ARGUMENT),
         // pop_vlan of an untagged packet, dec_ttl and set ipv4_src of what is no IP.
         ("", "0012 0008 00000000", E::OFPBAC_MATCH_INCONSISTENT),
@@ -194,6 +200,82 @@ fn a_bad_action_is_refused_with_its_reason() {
     ] {
         assert_eq!(refusal(&with_actions(oxm, actions)), Some(code), "{oxm} / {actions}");
     }
+}
+
+#[test]
+fn a_bad_action_of_nicira_s_is_refused_with_its_reason() {
+    // The first of each kind is right.
+    for (actions, code) in [
+        // learn; clone.
+        ("ffff 0010 00002320 0010 000000000000", Some(E::OFPBAC_BAD_EXP_TYPE)),
+        ("ffff 0010 00002320 002a 000000000000", Some(E::OFPBAC_BAD_EXP_TYPE)),
+        // load: bits past the field, a value that does not fit, read-only and unknown fields.
+        ("ffff 0018 00002320 0007 0007 00010004 00000000000000ff", None),
+        ("ffff 0018 00002320 0007 0607 00010004 00000000000000ff", None),
+        ("ffff 0018 00002320 0007 0647 00010004 00000000000000ff", Some(E::OFPBAC_BAD_SET_LEN)),
+        ("ffff 0018 00002320 0007 0007 00010004 0000000000000100", Some(E::OFPBAC_BAD_ARGUMENT)),
+        (
+            "ffff 0018 00002320 0007 000f 00000602 0000000000000800",
+            Some(E::OFPBAC_BAD_SET_ARGUMENT),
+        ),
+        ("ffff 0018 00002320 0007 0007 0001fe04 00000000000000ff", Some(E::OFPBAC_BAD_SET_TYPE)),
+        ("ffff 0018 00002320 0007 0007 00010005 00000000000000ff", Some(E::OFPBAC_BAD_SET_TYPE)),
+        ("ffff 0010 00002320 0007 0007 00010004", Some(E::OFPBAC_BAD_LEN)),
+        // load into ip_dst of what is no IP.
+        (
+            "ffff 0018 00002320 0007 0007 00001004 00000000000000ff",
+            Some(E::OFPBAC_MATCH_INCONSISTENT),
+        ),
+        // move: no bits, bits past either end, onto a read-only field, from what is not there.
+        ("ffff 0018 00002320 0006 0010 0000 0000 00000406 00010204", None),
+        ("ffff 0018 00002320 0006 0000 0000 0000 00000406 00010204", Some(E::OFPBAC_BAD_SET_LEN)),
+        ("ffff 0018 00002320 0006 0010 0021 0000 00000406 00010204", Some(E::OFPBAC_BAD_SET_LEN)),
+        ("ffff 0018 00002320 0006 0010 0000 0011 00000406 00010204", Some(E::OFPBAC_BAD_SET_LEN)),
+        ("ffff 0018 00002320 0006 0110 0000 0000 00000406 00010204", Some(E::OFPBAC_BAD_SET_LEN)),
+        (
+            "ffff 0018 00002320 0006 0010 0000 0000 00010204 00000602",
+            Some(E::OFPBAC_BAD_SET_ARGUMENT),
+        ),
+        (
+            "ffff 0018 00002320 0006 0010 0000 0000 00000e04 00010204",
+            Some(E::OFPBAC_MATCH_INCONSISTENT),
+        ),
+        // A move of the control word that spans priority and id.
+        ("ffff 0018 00002320 0006 000c 0000 0000 00000802 00010204", None),
+        ("ffff 0018 00002320 0006 0010 0000 0000 00000802 00010204", Some(E::OFPBAC_BAD_SET_LEN)),
+        // load with a mask: of a field that has none, a value outside it, nothing.
+        ("ffff 0018 00002320 0021 000000000000 00010104 00000005", Some(E::OFPBAC_BAD_SET_LEN)),
+        ("ffff 0020 00002320 0021 000000000000 00010108 00000005 000000ff 00000000", None),
+        (
+            "ffff 0020 00002320 0021 000000000000 00010108 00000500 000000ff 00000000",
+            Some(E::OFPBAC_BAD_SET_ARGUMENT),
+        ),
+        (
+            "ffff 0020 00002320 0021 000000000000 00010108 00000000 00000000 00000000",
+            Some(E::OFPBAC_BAD_SET_TYPE),
+        ),
+        // resubmit to here by the same port, for ever.
+        ("ffff 0010 00002320 000e fff8 01000000", None),
+        ("ffff 0010 00002320 0001 0002 00000000", None),
+        ("ffff 0010 00002320 000e fff8 ff000000", Some(E::OFPBAC_BAD_ARGUMENT)),
+        ("ffff 0010 00002320 0001 fff8 00000000", Some(E::OFPBAC_BAD_ARGUMENT)),
+        // controller: a reason that there is not; too long.
+        ("ffff 0010 00002320 0014 0064 0005 00 00", None),
+        ("ffff 0010 00002320 0014 0064 0005 03 00", Some(E::OFPBAC_BAD_ARGUMENT)),
+        ("ffff 0018 00002320 0014 0064 0005 00 00 0000000000000000", Some(E::OFPBAC_BAD_LEN)),
+        ("ffff 0010 00002320 0008 010203000000", None),
+    ] {
+        assert_eq!(refusal(&with_actions("", actions)), code, "{actions}");
+    }
+}
+
+#[test]
+fn notes_are_bounded_together() {
+    let note =
+        |length: usize| format!("ffff {length:04x} 00002320 0008 {}", "11".repeat(length - 10));
+    assert_eq!(refusal(&with_actions("", &note(4096))), None);
+    assert_eq!(refusal(&with_actions("", &note(8192))), Some(E::OFPBAC_TOO_MANY));
+    assert_eq!(refusal(&with_actions("", &note(2104).repeat(2))), Some(E::OFPBAC_TOO_MANY));
 }
 
 #[test]
@@ -241,7 +323,9 @@ fn a_bad_flow_mod_is_refused_with_its_reason() {
 fn a_bad_multipart_request_is_refused_with_its_reason() {
     for (body, code) in [
         ("0000 0001 00000000", E::OFPBRC_MULTIPART_BUFFER_OVERFLOW),
-        ("0005 0000 00000000", E::OFPBRC_BAD_MULTIPART),
+        ("000e 0000 00000000", E::OFPBRC_BAD_MULTIPART),
+        ("0005 0000 00000000 00000001", E::OFPBRC_BAD_LEN),
+        ("000a 0000 00000000 00000001", E::OFPBRC_BAD_LEN),
         ("ffff 0000 00000000", E::OFPBRC_BAD_EXPERIMENTER),
         ("0000 0000", E::OFPBRC_BAD_LEN),
         ("0000 0000 00000000 00", E::OFPBRC_BAD_LEN),
@@ -251,6 +335,59 @@ fn a_bad_multipart_request_is_refused_with_its_reason() {
     ] {
         assert_eq!(refusal(&framed(18, &hex(body))), Some(code), "{body}");
     }
+}
+
+#[test]
+fn a_bad_meter_mod_is_refused_with_its_reason() {
+    let band = "0001 0010 00000064 0000000a 00000000";
+    for (body, code) in [
+        (format!("0000 000e 00000001 {band}"), None),
+        (format!("0000 000e 00000001 {}", band.repeat(8)), None),
+        (format!("0000 000e 00000001 {}", band.repeat(9)), Some(E::OFPMMFC_OUT_OF_BANDS)),
+        (format!("0003 000e 00000001 {band}"), Some(E::OFPMMFC_BAD_COMMAND)),
+        (format!("0000 0010 00000001 {band}"), Some(E::OFPMMFC_BAD_FLAGS)),
+        (
+            "0000 000e 00000001 0003 0010 00000064 0000000a 00000000".to_owned(),
+            Some(E::OFPMMFC_BAD_BAND),
+        ),
+        ("0000 000e 00000001 0001 0010 00000064".to_owned(), Some(E::OFPBRC_BAD_LEN)),
+        (
+            "0000 000e 00000001 0001 0018 00000064 0000000a 0000000000000000 00000000".to_owned(),
+            Some(E::OFPBRC_BAD_LEN),
+        ),
+    ] {
+        assert_eq!(refusal(&framed(29, &hex(&body))), code, "{body}");
+    }
+}
+
+#[test]
+fn a_bad_bundle_message_is_refused_with_its_reason() {
+    let control = "4f4e4600 000008fc 00000001";
+    let add = "4f4e4600 000008fd 00000001 0000";
+    for (body, code) in [
+        (format!("{control} 0000 0003"), None),
+        (format!("{control} 0008 0003"), Some(E::OFPBFC_BAD_TYPE)),
+        (format!("{control} 0000 0004"), Some(E::OFPBFC_BAD_FLAGS)),
+        (format!("{control} 0000"), Some(E::OFPBRC_BAD_LEN)),
+        (format!("{add} 0003 0410 0028 00000009 {}", "00".repeat(32)), None),
+        (format!("{add} 0004 0410 0028 00000009 {}", "00".repeat(32)), Some(E::OFPBFC_BAD_FLAGS)),
+        (format!("{add} 0003 0410 0028 00000008 {}", "00".repeat(32)), Some(E::OFPBFC_MSG_BAD_XID)),
+        (format!("{add} 0003 0414 0008 00000009"), Some(E::OFPBFC_MSG_UNSUP)),
+        (format!("{add} 0003 0404 0018 00000009 {control} 0000 0003"), Some(E::OFPBFC_MSG_UNSUP)),
+        (format!("{add} 0003 0410 0030 00000009 {}", "00".repeat(32)), Some(E::OFPBRC_BAD_LEN)),
+        (
+            format!("{add} 0003 040f 0010 00000009 0007 00 00 00000001"),
+            Some(E::OFPGMFC_BAD_COMMAND),
+        ),
+    ] {
+        assert_eq!(refusal(&framed(4, &hex(&body))), code, "{body}");
+    }
+}
+
+#[test]
+fn an_error_about_a_bundle_begins_with_the_experimenter() {
+    let Message::Error(error) = Message::error(E::OFPBFC_BAD_ID, &[1, 2]) else { panic!() };
+    assert_eq!(error.data, hex("4f4e4600 0102"));
 }
 
 #[test]

@@ -58,7 +58,7 @@ proptest! {
     #[test]
     fn random_bodies_never_panic_and_what_decodes_encodes_to_its_like(
         bytes in proptest::collection::vec(any::<u8>(), 0..300),
-        message_type in 0..30_u8,
+        message_type in 0..32_u8,
     ) {
         decode(&bytes);
         let framed = with_header(bytes, message_type);

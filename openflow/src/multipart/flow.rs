@@ -7,7 +7,7 @@ use crate::flow_mod::FlowFlags;
 use crate::instruction::Instructions;
 use crate::oxm::Match;
 use crate::port::{OFPG_ANY, OFPP_ANY, OFPTT_ALL};
-use crate::wire::{Reader, Writer};
+use crate::wire::{Reader, Writer, decode_duration, encode_duration};
 
 /// Which flows a request is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -175,16 +175,4 @@ impl AggregateStats {
         input.skip(4)?;
         Ok(stats)
     }
-}
-
-/// Seconds and nanoseconds, 32 bits each; a longer time is cut to the longest that fits.
-pub(super) fn encode_duration(duration: Duration, out: &mut Writer) {
-    out.u32(u32::try_from(duration.as_secs()).unwrap_or(u32::MAX));
-    out.u32(duration.subsec_nanos());
-}
-
-pub(super) fn decode_duration(input: &mut Reader<'_>) -> Result<Duration, DecodeError> {
-    let seconds = u64::from(input.u32()?);
-    let nanoseconds = u64::from(input.u32()?);
-    Ok(Duration::from_secs(seconds) + Duration::from_nanos(nanoseconds))
 }

@@ -7,8 +7,11 @@ pub use flow::{AggregateStats, FlowStats, FlowStatsRequest};
 pub use stats::{COUNTER_UNSUPPORTED, DescStats, PortStats, TableStats};
 
 use crate::error::{DecodeError, ErrorCode};
+use crate::group::GroupFeatures;
 use crate::limits::MESSAGE_MAX_BYTES;
+use crate::meter::{MeterConfig, MeterFeatures, MeterStats};
 use crate::port::PortDesc;
+use crate::queue::QueueStats;
 use crate::table_features::TableFeatures;
 use crate::wire::{Reader, Writer};
 
@@ -17,6 +20,13 @@ const OFPMP_FLOW: u16 = 1;
 const OFPMP_AGGREGATE: u16 = 2;
 const OFPMP_TABLE: u16 = 3;
 const OFPMP_PORT_STATS: u16 = 4;
+const OFPMP_QUEUE: u16 = 5;
+const OFPMP_GROUP: u16 = 6;
+const OFPMP_GROUP_DESC: u16 = 7;
+const OFPMP_GROUP_FEATURES: u16 = 8;
+const OFPMP_METER: u16 = 9;
+const OFPMP_METER_CONFIG: u16 = 10;
+const OFPMP_METER_FEATURES: u16 = 11;
 const OFPMP_TABLE_FEATURES: u16 = 12;
 const OFPMP_PORT_DESC: u16 = 13;
 const OFPMP_EXPERIMENTER: u16 = 0xffff;
@@ -40,6 +50,34 @@ pub enum MultipartRequest {
         /// OpenFlow port number.
         port_no: u32,
     },
+    /// Counters of queues.
+    Queue {
+        /// OpenFlow port number, or `OFPP_ANY`.
+        port_no: u32,
+        /// Queue of the port, or `OFPQ_ALL`.
+        queue_id: u32,
+    },
+    /// Counters of one group, or of all with `OFPG_ALL`.
+    Group {
+        /// Which.
+        group_id: u32,
+    },
+    /// The groups as they were configured.
+    GroupDesc,
+    /// What groups the switch can have.
+    GroupFeatures,
+    /// Counters of one meter, or of all with `OFPM_ALL`.
+    Meter {
+        /// Which.
+        meter_id: u32,
+    },
+    /// One meter as it was configured, or all with `OFPM_ALL`.
+    MeterConfig {
+        /// Which.
+        meter_id: u32,
+    },
+    /// What meters the switch can have.
+    MeterFeatures,
     /// What the tables can do. A body would ask to change it.
     TableFeatures(Vec<TableFeatures>),
     /// The ports.
@@ -59,6 +97,20 @@ pub enum MultipartReply {
     Table(Vec<TableStats>),
     /// Counters of ports.
     PortStats(Vec<PortStats>),
+    /// Counters of queues.
+    Queue(Vec<QueueStats>),
+    /// Counters of groups, as they stand on the wire.
+    Group(Vec<u8>),
+    /// Groups, as they stand on the wire.
+    GroupDesc(Vec<u8>),
+    /// What groups the switch can have.
+    GroupFeatures(GroupFeatures),
+    /// Counters of meters.
+    Meter(Vec<MeterStats>),
+    /// Meters as they were configured.
+    MeterConfig(Vec<MeterConfig>),
+    /// What meters the switch can have.
+    MeterFeatures(MeterFeatures),
     /// What the tables can do.
     TableFeatures(Vec<TableFeatures>),
     /// The ports.
@@ -73,6 +125,13 @@ impl MultipartRequest {
             MultipartRequest::Aggregate(_) => OFPMP_AGGREGATE,
             MultipartRequest::Table => OFPMP_TABLE,
             MultipartRequest::PortStats { .. } => OFPMP_PORT_STATS,
+            MultipartRequest::Queue { .. } => OFPMP_QUEUE,
+            MultipartRequest::Group { .. } => OFPMP_GROUP,
+            MultipartRequest::GroupDesc => OFPMP_GROUP_DESC,
+            MultipartRequest::GroupFeatures => OFPMP_GROUP_FEATURES,
+            MultipartRequest::Meter { .. } => OFPMP_METER,
+            MultipartRequest::MeterConfig { .. } => OFPMP_METER_CONFIG,
+            MultipartRequest::MeterFeatures => OFPMP_METER_FEATURES,
             MultipartRequest::TableFeatures(_) => OFPMP_TABLE_FEATURES,
             MultipartRequest::PortDesc => OFPMP_PORT_DESC,
         }
@@ -81,13 +140,25 @@ impl MultipartRequest {
     pub(crate) fn encode(&self, out: &mut Writer) {
         multipart_header(self.kind(), false, out);
         match self {
-            MultipartRequest::Desc | MultipartRequest::Table | MultipartRequest::PortDesc => {}
+            MultipartRequest::Desc
+            | MultipartRequest::Table
+            | MultipartRequest::GroupDesc
+            | MultipartRequest::GroupFeatures
+            | MultipartRequest::MeterFeatures
+            | MultipartRequest::PortDesc => {}
             MultipartRequest::Flow(request) | MultipartRequest::Aggregate(request) => {
                 request.encode(out);
             }
-            MultipartRequest::PortStats { port_no } => {
-                out.u32(*port_no);
+            MultipartRequest::PortStats { port_no: which }
+            | MultipartRequest::Group { group_id: which }
+            | MultipartRequest::Meter { meter_id: which }
+            | MultipartRequest::MeterConfig { meter_id: which } => {
+                out.u32(*which);
                 out.zeros(4);
+            }
+            MultipartRequest::Queue { port_no, queue_id } => {
+                out.u32(*port_no);
+                out.u32(*queue_id);
             }
             MultipartRequest::TableFeatures(tables) => {
                 tables.iter().for_each(|table| table.encode(out));
@@ -108,11 +179,16 @@ impl MultipartRequest {
             OFPMP_FLOW => MultipartRequest::Flow(FlowStatsRequest::decode(input)?),
             OFPMP_AGGREGATE => MultipartRequest::Aggregate(FlowStatsRequest::decode(input)?),
             OFPMP_TABLE => MultipartRequest::Table,
-            OFPMP_PORT_STATS => {
-                let port_no = input.u32()?;
-                input.skip(4)?;
-                MultipartRequest::PortStats { port_no }
+            OFPMP_PORT_STATS => MultipartRequest::PortStats { port_no: padded(input)? },
+            OFPMP_QUEUE => {
+                MultipartRequest::Queue { port_no: input.u32()?, queue_id: input.u32()? }
             }
+            OFPMP_GROUP => MultipartRequest::Group { group_id: padded(input)? },
+            OFPMP_GROUP_DESC => MultipartRequest::GroupDesc,
+            OFPMP_GROUP_FEATURES => MultipartRequest::GroupFeatures,
+            OFPMP_METER => MultipartRequest::Meter { meter_id: padded(input)? },
+            OFPMP_METER_CONFIG => MultipartRequest::MeterConfig { meter_id: padded(input)? },
+            OFPMP_METER_FEATURES => MultipartRequest::MeterFeatures,
             OFPMP_TABLE_FEATURES => {
                 MultipartRequest::TableFeatures(list(input, TableFeatures::decode)?)
             }
@@ -130,6 +206,13 @@ impl MultipartReply {
             MultipartReply::Aggregate(_) => OFPMP_AGGREGATE,
             MultipartReply::Table(_) => OFPMP_TABLE,
             MultipartReply::PortStats(_) => OFPMP_PORT_STATS,
+            MultipartReply::Queue(_) => OFPMP_QUEUE,
+            MultipartReply::Group(_) => OFPMP_GROUP,
+            MultipartReply::GroupDesc(_) => OFPMP_GROUP_DESC,
+            MultipartReply::GroupFeatures(_) => OFPMP_GROUP_FEATURES,
+            MultipartReply::Meter(_) => OFPMP_METER,
+            MultipartReply::MeterConfig(_) => OFPMP_METER_CONFIG,
+            MultipartReply::MeterFeatures(_) => OFPMP_METER_FEATURES,
             MultipartReply::TableFeatures(_) => OFPMP_TABLE_FEATURES,
             MultipartReply::PortDesc(_) => OFPMP_PORT_DESC,
         }
@@ -146,6 +229,14 @@ impl MultipartReply {
             MultipartReply::Flow(flows) => parts.list(flows, more, FlowStats::encode),
             MultipartReply::Table(tables) => parts.list(tables, more, TableStats::encode),
             MultipartReply::PortStats(ports) => parts.list(ports, more, PortStats::encode),
+            MultipartReply::Queue(queues) => parts.list(queues, more, QueueStats::encode),
+            MultipartReply::Group(entries) | MultipartReply::GroupDesc(entries) => {
+                parts.open.put(entries);
+            }
+            MultipartReply::GroupFeatures(features) => features.encode(&mut parts.open),
+            MultipartReply::Meter(meters) => parts.list(meters, more, MeterStats::encode),
+            MultipartReply::MeterConfig(meters) => parts.list(meters, more, MeterConfig::encode),
+            MultipartReply::MeterFeatures(features) => features.encode(&mut parts.open),
             MultipartReply::TableFeatures(all) => parts.list(all, more, TableFeatures::encode),
             MultipartReply::PortDesc(ports) => parts.list(ports, more, PortDesc::encode),
         }
@@ -162,6 +253,13 @@ impl MultipartReply {
             OFPMP_AGGREGATE => MultipartReply::Aggregate(AggregateStats::decode(input)?),
             OFPMP_TABLE => MultipartReply::Table(list(input, TableStats::decode)?),
             OFPMP_PORT_STATS => MultipartReply::PortStats(list(input, PortStats::decode)?),
+            OFPMP_QUEUE => MultipartReply::Queue(list(input, QueueStats::decode)?),
+            OFPMP_GROUP => MultipartReply::Group(input.rest().to_vec()),
+            OFPMP_GROUP_DESC => MultipartReply::GroupDesc(input.rest().to_vec()),
+            OFPMP_GROUP_FEATURES => MultipartReply::GroupFeatures(GroupFeatures::decode(input)?),
+            OFPMP_METER => MultipartReply::Meter(list(input, MeterStats::decode)?),
+            OFPMP_METER_CONFIG => MultipartReply::MeterConfig(list(input, MeterConfig::decode)?),
+            OFPMP_METER_FEATURES => MultipartReply::MeterFeatures(MeterFeatures::decode(input)?),
             OFPMP_TABLE_FEATURES => {
                 MultipartReply::TableFeatures(list(input, TableFeatures::decode)?)
             }
@@ -213,6 +311,13 @@ fn decode_header(input: &mut Reader<'_>) -> Result<(u16, bool), DecodeError> {
     let flags = input.u16()?;
     input.skip(4)?;
     Ok((kind, flags & MORE != 0))
+}
+
+/// A number and four bytes of padding.
+fn padded(input: &mut Reader<'_>) -> Result<u32, DecodeError> {
+    let number = input.u32()?;
+    input.skip(4)?;
+    Ok(number)
 }
 
 fn list<'a, T>(

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use super::flow::{decode_duration, encode_duration};
 use crate::error::DecodeError;
-use crate::wire::{Reader, Writer};
+use crate::wire::{Reader, Writer, decode_duration, encode_duration};
 
 /// `DESC_STR_LEN`.
 const DESC_STR_BYTES: usize = 256;

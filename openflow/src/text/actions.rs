@@ -1,81 +1,20 @@
 //! Parses the actions part of a flow.
 
+use super::assign::{self, transport_field};
 use super::error::ParseError;
+use super::format::PACKET_IN_REASONS;
+use super::known::{self, UNSUPPORTED_ACTIONS};
 use super::lexer::{Item, Lexer};
-use super::matches::field_for;
 use super::names::{PortNames, parse_port};
 use super::suggest::nearest;
-use super::value::{parse_field, parse_number};
+use super::value::{parse_field, parse_number, unknown_port};
 use crate::action::{Action, Actions, VLAN_TPIDS};
-use crate::field::{Field, OFPVID_PRESENT, Prerequisite};
+use crate::event::OFPR_ACTION;
+use crate::field::{Field, Prerequisite};
 use crate::flow_mod::{first_inconsistent, tagged_vid};
 use crate::instruction::{Instruction, Instructions};
 use crate::oxm::{Match, OxmField};
-use crate::port::{OFPCML_NO_BUFFER, OFPP_CONTROLLER};
-
-/// Names of actions and instructions, for suggestions.
-const ACTION_KEYS: [&str; 27] = [
-    "output",
-    "drop",
-    "normal",
-    "flood",
-    "all",
-    "in_port",
-    "local",
-    "controller",
-    "mod_dl_src",
-    "mod_dl_dst",
-    "mod_nw_src",
-    "mod_nw_dst",
-    "mod_nw_tos",
-    "mod_nw_ecn",
-    "mod_tp_src",
-    "mod_tp_dst",
-    "mod_vlan_vid",
-    "mod_vlan_pcp",
-    "strip_vlan",
-    "pop_vlan",
-    "push_vlan",
-    "set_field",
-    "dec_ttl",
-    "goto_table",
-    "write_metadata",
-    "write_actions",
-    "clear_actions",
-];
-
-/// Actions of ovs-ofctl that are known but not supported.
-const UNSUPPORTED: [&str; 29] = [
-    "resubmit",
-    "move",
-    "load",
-    "push",
-    "pop",
-    "learn",
-    "note",
-    "exit",
-    "enqueue",
-    "set_queue",
-    "pop_queue",
-    "mod_nw_ttl",
-    "set_mpls_label",
-    "set_mpls_tc",
-    "set_mpls_ttl",
-    "dec_mpls_ttl",
-    "push_mpls",
-    "pop_mpls",
-    "bundle",
-    "bundle_load",
-    "multipath",
-    "fin_timeout",
-    "conjunction",
-    "ct",
-    "ct_clear",
-    "nat",
-    "clone",
-    "encap",
-    "decap",
-];
+use crate::port::{OFPCML_NO_BUFFER, OFPP_CONTROLLER, OFPP_IN_PORT};
 
 /// Reads the list after `actions=`. `matcher` is the flow's match, which decides what names such
 /// as `mod_tp_src` mean and what may be done at all.
@@ -147,9 +86,20 @@ fn parse_instruction(
                 ParseError::new("write_actions needs a list: write_actions(ACTIONS)")
             })?);
             while let Some(item) = lexer.next()? {
-                if item.key != "drop" {
-                    list.item(item)?;
+                match item.key {
+                    "drop" => {}
+                    "note" => {
+                        return Err(ParseError::new(
+                            "write_actions: a note is no part of an action set",
+                        ));
+                    }
+                    _ => list.item(item)?,
                 }
+            }
+            if list.actions.iter().any(|action| !action.may_be_in_a_set()) {
+                return Err(ParseError::new(
+                    "write_actions: controller with an id or a reason is no part of an action set",
+                ));
             }
             Instruction::WriteActions(Actions::new(list.actions)?)
         }
@@ -198,11 +148,14 @@ impl<'a> ListParser<'a> {
 
     fn item(&mut self, item: Item<'_>) -> Result<(), ParseError> {
         let key = item.key.to_ascii_lowercase();
-        if matches!(key.as_str(), "mod_vlan_vid" | "mod_vlan_pcp") {
-            return self.mod_vlan(item);
-        }
-        let action = self.action(&key, item)?;
-        self.push(item, action);
+        let value = |what| required(item.key, item.value, what);
+        let several = match key.as_str() {
+            "mod_vlan_vid" | "mod_vlan_pcp" => return self.mod_vlan(item),
+            "set_field" => assign::set_field(value("VALUE->FIELD")?, self.matcher, self.names)?,
+            "load" => assign::load(value("VALUE->FIELD[BITS]")?)?,
+            _ => vec![self.action(&key, item)?],
+        };
+        several.into_iter().for_each(|action| self.push(item, action));
         Ok(())
     }
 
@@ -223,11 +176,14 @@ impl<'a> ListParser<'a> {
             "mod_nw_ecn" => set(Field::IpEcn, "a number")?,
             "mod_tp_src" | "mod_tp_dst" => {
                 let name = if key == "mod_tp_src" { "tp_src" } else { "tp_dst" };
-                set(self.transport_field(name, item)?, "a port number")?
+                set(transport_field(name, item, self.matcher)?, "a port number")?
             }
             "strip_vlan" | "pop_vlan" => Action::PopVlan,
             "push_vlan" => push_vlan(value("0x8100 or 0x88a8")?)?,
-            "set_field" => self.set_field(value("VALUE->FIELD")?)?,
+            "move" => assign::copy(value("FIELD[BITS]->FIELD[BITS]")?)?,
+            "resubmit" => resubmit(value("a port, or (PORT,TABLE)")?, self.names)?,
+            "note" => note(item.value.unwrap_or_default())?,
+            "mod_nw_ttl" => Action::SetNwTtl(number(255)? as u8),
             "dec_ttl" if item.value.is_none() => Action::DecNwTtl,
             "group" => Action::Group(number(u128::from(u32::MAX))? as u32),
             _ => match item.value {
@@ -241,59 +197,17 @@ impl<'a> ListParser<'a> {
     }
 
     fn output(&self, text: &str) -> Result<Action, ParseError> {
+        if text.contains(['[', '=']) {
+            return Err(ParseError::new(format!(
+                "output:{text}: output to a register, or of the beginning of a packet, is not supported"
+            )));
+        }
         parse_port(text, self.names).map(output_to).ok_or_else(|| {
             ParseError::new(format!(
                 "output:{text}: expected a port number up to 65279, the name of a port of this bridge, \
                  or one of IN_PORT, NORMAL, FLOOD, ALL, CONTROLLER, LOCAL"
             ))
         })
-    }
-
-    /// The field that `tp_src` or `tp_dst` means; ICMP has no ports to set.
-    fn transport_field(&self, name: &str, item: Item<'_>) -> Result<Field, ParseError> {
-        let field = field_for(name, self.matcher).ok();
-        let is_port = |field: &Field| field.byte_len() == 2;
-        field.filter(is_port).ok_or_else(|| {
-            ParseError::new(format!(
-                "{}:{} needs tcp, udp or sctp in the match",
-                item.key,
-                item.value.unwrap_or_default()
-            ))
-        })
-    }
-
-    /// `VALUE->FIELD`.
-    fn set_field(&self, text: &str) -> Result<Action, ParseError> {
-        let (value, name) = text.rsplit_once("->").ok_or_else(|| {
-            ParseError::new(format!("set_field:{text}: expected set_field:VALUE->FIELD"))
-        })?;
-        if name == "nw_tos" {
-            let tos = parse_number(name, value, 255)?;
-            return Ok(Action::SetField(OxmField::exact(Field::IpDscp, tos >> 2)));
-        }
-        let item = Item { key: "set_field", value: Some(text) };
-        let field = match name {
-            "tp_src" | "tp_dst" => self.transport_field(name, item)?,
-            "nw_src" => Field::Ipv4Src,
-            "nw_dst" => Field::Ipv4Dst,
-            _ => Field::from_name(name).ok_or_else(|| unknown_set_field(text, name))?,
-        };
-        if !field.info().settable {
-            return Err(ParseError::new(format!("set_field:{text}: {name} cannot be set")));
-        }
-        let parsed = parse_field(field, name, value, self.names)?;
-        if !parsed.is_exact() {
-            return Err(ParseError::new(format!(
-                "set_field:{text}: setting a field in part (with a mask) is not supported"
-            )));
-        }
-        if field == Field::VlanVid && parsed.value() & u128::from(OFPVID_PRESENT) == 0 {
-            return Err(ParseError::new(format!(
-                "set_field:{text}: vlan_vid is set together with bit 12: write {} or mod_vlan_vid:{value}",
-                parsed.value() | u128::from(OFPVID_PRESENT)
-            )));
-        }
-        Ok(Action::SetField(parsed))
     }
 
     /// `mod_vlan_vid` and `mod_vlan_pcp` push a tag if there is none yet, as in OpenFlow 1.0.
@@ -325,16 +239,80 @@ fn output_to(port: u32) -> Action {
     Action::Output { port, max_len }
 }
 
-/// `CONTROLLER`, `CONTROLLER:BYTES` or `controller(max_len=BYTES)`.
+/// `CONTROLLER`, `CONTROLLER:BYTES` or `controller(max_len=BYTES,reason=REASON,id=ID)`.
 fn controller(item: Item<'_>) -> Result<Action, ParseError> {
-    let max_len = match item.value {
-        None | Some("") => OFPCML_NO_BUFFER,
-        Some(text) => {
-            let text = text.strip_prefix("max_len=").unwrap_or(text);
-            parse_number(item.key, text, 65535)? as u16
+    let (mut max_len, mut controller_id, mut reason) = (OFPCML_NO_BUFFER, 0, OFPR_ACTION);
+    let text = item.value.unwrap_or_default();
+    if text.starts_with(|c: char| c.is_ascii_digit()) {
+        max_len = parse_number(item.key, text, 65535)? as u16;
+    } else {
+        let mut lexer = Lexer::new(text);
+        while let Some(Item { key, value }) = lexer.next()? {
+            let value = value.unwrap_or_default();
+            match key {
+                "max_len" => max_len = parse_number(key, value, 65535)? as u16,
+                "id" => controller_id = parse_number(key, value, 65535)? as u16,
+                "reason" => reason = packet_in_reason(key, value)?,
+                "userdata" | "pause" | "meter_id" => {
+                    return Err(ParseError::new(format!("controller: {key} is not supported")));
+                }
+                _ => {
+                    return Err(ParseError::new(format!(
+                        "controller: unknown {key}; it takes max_len=BYTES, reason=REASON and id=ID"
+                    )));
+                }
+            }
         }
+    }
+    Ok(match (controller_id, reason) {
+        (0, OFPR_ACTION) => Action::Output { port: OFPP_CONTROLLER, max_len },
+        _ => Action::Controller { max_len, controller_id, reason },
+    })
+}
+
+fn packet_in_reason(key: &str, text: &str) -> Result<u8, ParseError> {
+    let known = PACKET_IN_REASONS.iter().find(|(_, name)| *name == text);
+    let expected = "no_match, action or invalid_ttl";
+    known.map(|(reason, _)| *reason).ok_or_else(|| ParseError::value(key, text, expected))
+}
+
+/// `PORT`, `PORT,TABLE` or `,TABLE`.
+fn resubmit(text: &str, names: &dyn PortNames) -> Result<Action, ParseError> {
+    let (port, table) = text.split_once(',').unwrap_or((text, ""));
+    let in_port = match port {
+        "" => None,
+        port => Some(parse_port(port, names).ok_or_else(|| unknown_port("resubmit", port))?),
     };
-    Ok(Action::Output { port: OFPP_CONTROLLER, max_len })
+    let table = match table {
+        "" => None,
+        table if table.split(',').any(|word| word == "ct") => {
+            return Err(ParseError::new("resubmit: ct is not supported"));
+        }
+        table => Some(parse_number("resubmit to table", table, 254)? as u8),
+    };
+    let in_port = in_port.filter(|port| *port != OFPP_IN_PORT);
+    if in_port.is_none() && table.is_none() {
+        return Err(ParseError::new(format!(
+            "resubmit({text}) needs a port or a table: resubmit(PORT,TABLE) or resubmit(,TABLE)"
+        )));
+    }
+    Ok(Action::Resubmit { in_port, table })
+}
+
+/// Pairs of hexadecimal digits, between which there may be dots.
+fn note(text: &str) -> Result<Action, ParseError> {
+    let expected = || ParseError::value("note", text, "pairs of hexadecimal digits");
+    let mut bytes = Vec::new();
+    let mut rest = text.trim_start_matches('.');
+    while !rest.is_empty() {
+        let (pair, after) = rest.split_at_checked(2).ok_or_else(expected)?;
+        if !pair.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(expected());
+        }
+        bytes.push(u8::from_str_radix(pair, 16).map_err(|_| expected())?);
+        rest = after.trim_start_matches('.');
+    }
+    Ok(Action::note(&bytes))
 }
 
 fn push_vlan(text: &str) -> Result<Action, ParseError> {
@@ -346,22 +324,11 @@ fn push_vlan(text: &str) -> Result<Action, ParseError> {
     }
 }
 
-fn unknown_set_field(text: &str, name: &str) -> ParseError {
-    let settable = Field::ALL.iter().map(|field| field.info()).filter(|info| info.settable);
-    let names =
-        settable.flat_map(|info| std::iter::once(info.name).chain(info.aliases.iter().copied()));
-    let hint = match nearest(name, names) {
-        Some(meant) => format!("; did you mean {meant}?"),
-        None => String::new(),
-    };
-    ParseError::new(format!("set_field:{text}: unknown field {name}{hint}"))
-}
-
 fn unknown_action(key: &str) -> ParseError {
-    if UNSUPPORTED.contains(&key) {
+    if UNSUPPORTED_ACTIONS.contains(&key) {
         return ParseError::new(format!("action {key} is not supported"));
     }
-    ParseError::new(match nearest(key, ACTION_KEYS.into_iter()) {
+    ParseError::new(match nearest(key, known::ACTIONS.into_iter()) {
         Some(meant) => format!("unknown action {key}; did you mean {meant}?"),
         None => format!("unknown action {key}, and no port has that name"),
     })

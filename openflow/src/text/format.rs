@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::names::{PortNames, format_port};
 use super::value::{format_field, format_hex, format_set_value};
 use crate::action::Action;
+use crate::event::{OFPR_ACTION, OFPR_INVALID_TTL, OFPR_NO_MATCH};
 use crate::field::{
     ETH_TYPE_ARP, ETH_TYPE_IPV4, ETH_TYPE_IPV6, Field, IP_PROTO_ICMP, IP_PROTO_ICMPV6,
     IP_PROTO_SCTP, IP_PROTO_TCP, IP_PROTO_UDP, OFPVID_PRESENT,
@@ -13,7 +14,8 @@ use crate::flow_mod::{DEFAULT_PRIORITY, FlowFlags};
 use crate::instruction::{Instruction, Instructions};
 use crate::multipart::FlowStats;
 use crate::oxm::{Match, OxmField};
-use crate::port::OFPP_CONTROLLER;
+use crate::port::{OFPCML_NO_BUFFER, OFPP_CONTROLLER};
+use crate::subfield::SubField;
 
 /// What of a flow is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +90,9 @@ pub fn format_match(matcher: &Match, priority: u16, names: &dyn PortNames) -> St
     let protocol = Protocol::of(matcher);
     if let Some(name) = protocol.name {
         parts.text(name.to_owned());
+    }
+    for register in Field::REGISTERS {
+        parts.field(register, register.info().name);
     }
     parts.field(Field::Metadata, "metadata");
     parts.field(Field::InPort, "in_port");
@@ -287,6 +292,59 @@ fn format_action(action: &Action, names: &dyn PortNames) -> String {
         Action::PushVlan(tpid) => format!("push_vlan:0x{tpid:04x}"),
         Action::PopVlan => "pop_vlan".to_owned(),
         Action::DecNwTtl => "dec_ttl".to_owned(),
+        Action::SetNwTtl(ttl) => format!("mod_nw_ttl:{ttl}"),
         Action::Group(group) => format!("group:{group}"),
+        Action::RegLoad { dst, value } => {
+            format!("load:{}->{}", format_hex(u128::from(*value), 0), format_subfield(dst))
+        }
+        Action::RegMove { src, dst } => {
+            format!("move:{}->{}", format_subfield(src), format_subfield(dst))
+        }
+        Action::Resubmit { in_port: Some(port), table: None } => {
+            format!("resubmit:{}", format_port(*port, names))
+        }
+        Action::Resubmit { in_port, table } => {
+            let port = in_port.map(|port| format_port(port, names)).unwrap_or_default();
+            let table = table.map(|table| table.to_string()).unwrap_or_default();
+            format!("resubmit({port},{table})")
+        }
+        Action::Note(note) => {
+            let bytes: Vec<String> = note.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("note:{}", bytes.join("."))
+        }
+        Action::Controller { max_len, controller_id, reason } => {
+            format_controller(*max_len, *controller_id, *reason)
+        }
+    }
+}
+
+fn format_controller(max_len: u16, controller_id: u16, reason: u8) -> String {
+    let mut parts = Vec::new();
+    if reason != OFPR_ACTION {
+        let known = PACKET_IN_REASONS.iter().find(|(number, _)| *number == reason);
+        parts.push(match known {
+            Some((_, name)) => format!("reason={name}"),
+            None => format!("reason={reason}"),
+        });
+    }
+    if max_len != OFPCML_NO_BUFFER {
+        parts.push(format!("max_len={max_len}"));
+    }
+    if controller_id != 0 {
+        parts.push(format!("id={controller_id}"));
+    }
+    format!("controller({})", parts.join(","))
+}
+
+/// Why a packet goes to the controller, as flow text names it.
+pub(super) const PACKET_IN_REASONS: [(u8, &str); 3] =
+    [(OFPR_NO_MATCH, "no_match"), (OFPR_ACTION, "action"), (OFPR_INVALID_TTL, "invalid_ttl")];
+
+fn format_subfield(subfield: &SubField) -> String {
+    let (name, width, offset) = subfield.spelling();
+    match subfield.bits() {
+        bits if bits == width => format!("{name}[]"),
+        1 => format!("{name}[{offset}]"),
+        bits => format!("{name}[{offset}..{}]", offset + bits - 1),
     }
 }

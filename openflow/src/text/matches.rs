@@ -4,6 +4,7 @@
 //! later in the text. So all items are collected first and resolved in the end.
 
 use super::error::ParseError;
+use super::known::is_unsupported_field;
 use super::lexer::Item;
 use super::names::PortNames;
 use super::suggest::nearest;
@@ -72,6 +73,12 @@ impl<'a> MatchParser<'a> {
             }
             (Some(_), Some(value)) => {
                 Err(ParseError::new(format!("{key}={value}: {key} stands alone, without a value")))
+            }
+            // Every packet is an Ethernet frame.
+            (None, None) if key == "eth" => Ok(()),
+            (None, Some("0,0")) if key == "packet_type" => Ok(()),
+            (None, _) if key == "packet_type" => {
+                Err(ParseError::new("only Ethernet frames are matched: packet_type=(0,0)"))
             }
             (None, _) if !is_match_key(key) => Err(unknown_keyword(key, also)),
             (None, None) => Err(ParseError::new(format!("field {key} has no value"))),
@@ -307,6 +314,9 @@ fn match_keys<'a>() -> impl Iterator<Item = &'a str> {
 }
 
 fn unknown_keyword(key: &str, also: &[&str]) -> ParseError {
+    if is_unsupported_field(key) {
+        return ParseError::new(format!("field {key} is not supported"));
+    }
     let candidates = match_keys().chain(also.iter().copied());
     ParseError::new(match nearest(key, candidates) {
         Some(meant) => format!("unknown keyword {key}; did you mean {meant}?"),

@@ -10,9 +10,11 @@
 //!   error that names `dl_vlan=10`.
 
 mod actions;
+mod assign;
 mod error;
 mod flow;
 mod format;
+mod known;
 mod lexer;
 mod matches;
 mod names;

@@ -25,10 +25,21 @@ pub(super) fn parse_number(key: &str, text: &str, max: u128) -> Result<u128, Par
         }
         None => (text, 10),
     };
-    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err(expected());
+    from_digits(digits, radix).filter(|n| *n <= max).ok_or_else(expected)
+}
+
+/// Reads an unsigned number, decimal or with `0x`.
+pub(super) fn parse_integer(text: &str) -> Option<u128> {
+    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(digits) => from_digits(digits, 16),
+        None if text.len() > 1 && text.starts_with('0') => None,
+        None => from_digits(text, 10),
     }
-    u128::from_str_radix(digits, radix).ok().filter(|n| *n <= max).ok_or_else(expected)
+}
+
+fn from_digits(digits: &str, radix: u32) -> Option<u128> {
+    let all_digits = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    u128::from_str_radix(digits, radix).ok().filter(|_| all_digits)
 }
 
 /// Reads `value` or `value/mask` of a field. `*` and `ANY` are all values.

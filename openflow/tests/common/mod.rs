@@ -7,10 +7,18 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
+use tollgate_openflow::bundle::*;
+use tollgate_openflow::controller::{AsyncConfig, AsyncMasks, Role};
+use tollgate_openflow::event::*;
 use tollgate_openflow::field::Prerequisite;
+use tollgate_openflow::group::*;
 use tollgate_openflow::message::{ErrorMessage, Features, Hello, SwitchConfig};
+use tollgate_openflow::meter::*;
 use tollgate_openflow::multipart::*;
+use tollgate_openflow::packet_out::PacketOut;
 use tollgate_openflow::port::*;
+use tollgate_openflow::port_mod::PortMod;
+use tollgate_openflow::queue::QueueStats;
 use tollgate_openflow::table_features::{TableFeatures, TableProperty};
 use tollgate_openflow::*;
 
@@ -96,7 +104,56 @@ fn action() -> impl Strategy<Value = Action> {
         Just(Action::PopVlan),
         Just(Action::DecNwTtl),
         any::<u32>().prop_map(Action::Group),
+        any::<u8>().prop_map(Action::SetNwTtl),
+        nicira(),
     ]
+}
+
+/// Bits of any field, at most `most` of them.
+fn subfield(most: u32) -> impl Strategy<Value = SubField> {
+    select(Field::ALL).prop_flat_map(move |field| {
+        let width = SubField::whole(field).bits();
+        (0..width).prop_flat_map(move |offset| {
+            (1..=(width - offset).min(most)).prop_map(move |bits| {
+                SubField::new(field, offset.try_into().unwrap(), bits.try_into().unwrap()).unwrap()
+            })
+        })
+    })
+}
+
+/// An action of Nicira's but the masked set-field, which flow text does not have.
+fn nicira() -> impl Strategy<Value = Action> {
+    let load = (subfield(64), any::<u64>()).prop_map(|(dst, value)| Action::RegLoad {
+        dst,
+        value: value & u64::try_from(dst.mask() >> dst.offset()).unwrap(),
+    });
+    let cut = |sub: SubField, bits: u32| {
+        SubField::new(sub.field(), sub.offset().try_into().unwrap(), bits.try_into().unwrap())
+    };
+    let copy = (subfield(128), subfield(128)).prop_map(move |(src, dst)| {
+        let bits = src.bits().min(dst.bits());
+        Action::RegMove { src: cut(src, bits).unwrap(), dst: cut(dst, bits).unwrap() }
+    });
+    let in_port = prop_oneof![1..=TEXT_PORT_MAX, Just(OFPP_LOCAL), Just(OFPP_CONTROLLER)];
+    let resubmit = (option::of(in_port), option::of(0..=254_u8))
+        .prop_filter("says nothing", |(port, table)| port.is_some() || table.is_some())
+        .prop_map(|(in_port, table)| Action::Resubmit { in_port, table });
+    let controller = (any::<u16>(), any::<u16>(), 0..=2_u8)
+        .prop_filter("an output", |(_, id, reason)| (*id, *reason) != (0, OFPR_ACTION))
+        .prop_map(|(max_len, controller_id, reason)| Action::Controller {
+            max_len,
+            controller_id,
+            reason,
+        });
+    let note = vec(any::<u8>(), 0..30).prop_map(|bytes| Action::note(&bytes));
+    prop_oneof![load, copy, resubmit, controller, note]
+}
+
+/// A set-field with a mask.
+fn masked_set_field() -> impl Strategy<Value = Action> {
+    let maskable = |field: &Field| field.info().settable && field.info().maskable;
+    let fields: Vec<Field> = Field::ALL.iter().copied().filter(maskable).collect();
+    select(fields).prop_flat_map(field).prop_map(Action::SetField)
 }
 
 /// Actions of which each has its prerequisites in `matcher`.
@@ -114,6 +171,12 @@ fn actions_for(matcher: Match) -> impl Strategy<Value = Option<Actions>> {
     })
 }
 
+/// Of a list what can be in an action set.
+fn action_set(actions: Option<Actions>) -> Option<Actions> {
+    let kept = actions?.iter().filter(|action| action.may_be_in_a_set()).cloned().collect();
+    Some(Actions::new(kept).unwrap()).filter(|kept| !kept.is_empty())
+}
+
 /// Instructions that a flow of `matcher` in table `table_id` may have.
 pub(crate) fn instructions(matcher: Match, table_id: u8) -> impl Strategy<Value = Instructions> {
     let metadata = (any::<u64>(), any::<u64>())
@@ -124,7 +187,7 @@ pub(crate) fn instructions(matcher: Match, table_id: u8) -> impl Strategy<Value 
         option::weighted(0.2, any::<u32>().prop_map(Instruction::Meter)),
         actions_for(matcher.clone()),
         any::<bool>(),
-        actions_for(matcher),
+        actions_for(matcher).prop_map(action_set),
         option::of(metadata),
         if has_next { option::of(goto).boxed() } else { Just(None).boxed() },
     )
@@ -270,6 +333,59 @@ fn flow_request() -> impl Strategy<Value = FlowStatsRequest> {
     )
 }
 
+fn meter_bands() -> impl Strategy<Value = Vec<MeterBand>> {
+    let kind = prop_oneof![
+        Just(MeterBandKind::Drop),
+        any::<u8>().prop_map(|prec_level| MeterBandKind::DscpRemark { prec_level }),
+    ];
+    let band = (kind, any::<u32>(), any::<u32>()).prop_map(|(kind, rate, burst_size)| MeterBand {
+        kind,
+        rate,
+        burst_size,
+    });
+    vec(band, 0..=8)
+}
+
+fn meter_config() -> impl Strategy<Value = MeterConfig> {
+    (any::<u32>(), 0..16_u16, meter_bands()).prop_map(|(meter_id, flags, bands)| MeterConfig {
+        meter_id,
+        flags,
+        bands,
+    })
+}
+
+fn duration() -> impl Strategy<Value = Duration> {
+    (any::<u32>(), 0..1_000_000_000_u32).prop_map(|(s, ns)| Duration::new(s.into(), ns))
+}
+
+fn meter_stats() -> impl Strategy<Value = MeterStats> {
+    let band = any::<(u64, u64)>()
+        .prop_map(|(packet_count, byte_count)| MeterBandStats { packet_count, byte_count });
+    (any::<(u32, u32, u64, u64)>(), duration(), vec(band, 0..4)).prop_map(
+        |((meter_id, flow_count, packet_in_count, byte_in_count), duration, bands)| MeterStats {
+            meter_id,
+            flow_count,
+            packet_in_count,
+            byte_in_count,
+            duration,
+            bands,
+        },
+    )
+}
+
+fn queue_stats() -> impl Strategy<Value = QueueStats> {
+    (any::<(u32, u32, u64, u64, u64)>(), option::of(duration())).prop_map(
+        |((port_no, queue_id, tx_bytes, tx_packets, tx_errors), duration)| QueueStats {
+            port_no,
+            queue_id,
+            tx_bytes,
+            tx_packets,
+            tx_errors,
+            duration,
+        },
+    )
+}
+
 fn multipart_request() -> impl Strategy<Value = MultipartRequest> {
     prop_oneof![
         Just(MultipartRequest::Desc),
@@ -279,6 +395,14 @@ fn multipart_request() -> impl Strategy<Value = MultipartRequest> {
         any::<u32>().prop_map(|port_no| MultipartRequest::PortStats { port_no }),
         vec(table_features(), 0..3).prop_map(MultipartRequest::TableFeatures),
         Just(MultipartRequest::PortDesc),
+        any::<(u32, u32)>()
+            .prop_map(|(port_no, queue_id)| MultipartRequest::Queue { port_no, queue_id }),
+        any::<u32>().prop_map(|group_id| MultipartRequest::Group { group_id }),
+        Just(MultipartRequest::GroupDesc),
+        Just(MultipartRequest::GroupFeatures),
+        any::<u32>().prop_map(|meter_id| MultipartRequest::Meter { meter_id }),
+        any::<u32>().prop_map(|meter_id| MultipartRequest::MeterConfig { meter_id }),
+        Just(MultipartRequest::MeterFeatures),
     ]
 }
 
@@ -311,6 +435,157 @@ fn multipart_reply() -> impl Strategy<Value = MultipartReply> {
         vec(port_stats(), 0..5).prop_map(MultipartReply::PortStats),
         vec(table_features(), 0..5).prop_map(MultipartReply::TableFeatures),
         vec(port_desc(), 0..5).prop_map(MultipartReply::PortDesc),
+        vec(queue_stats(), 0..5).prop_map(MultipartReply::Queue),
+        vec(any::<u8>(), 0..50).prop_map(MultipartReply::Group),
+        vec(any::<u8>(), 0..50).prop_map(MultipartReply::GroupDesc),
+        any::<(u32, u32, [u32; 4], [u32; 4])>().prop_map(
+            |(types, capabilities, max_groups, actions)| {
+                MultipartReply::GroupFeatures(GroupFeatures {
+                    types,
+                    capabilities,
+                    max_groups,
+                    actions,
+                })
+            }
+        ),
+        vec(meter_stats(), 0..5).prop_map(MultipartReply::Meter),
+        vec(meter_config(), 0..5).prop_map(MultipartReply::MeterConfig),
+        any::<(u32, u32, u32, u8, u8)>().prop_map(
+            |(max_meter, band_types, capabilities, max_bands, max_color)| {
+                MultipartReply::MeterFeatures(MeterFeatures {
+                    max_meter,
+                    band_types,
+                    capabilities,
+                    max_bands,
+                    max_color,
+                })
+            }
+        ),
+    ]
+}
+
+fn packet_in() -> impl Strategy<Value = PacketIn> {
+    (any::<(u32, u16, u8, u8, u64)>(), a_match(), vec(any::<u8>(), 0..100)).prop_map(
+        |((buffer_id, total_len, reason, table_id, cookie), matcher, data)| PacketIn {
+            buffer_id,
+            total_len,
+            reason,
+            table_id,
+            cookie,
+            matcher,
+            data,
+        },
+    )
+}
+
+fn packet_out() -> impl Strategy<Value = PacketOut> {
+    let actions = vec(prop_oneof![4 => action(), 1 => masked_set_field()], 0..8)
+        .prop_filter_map("some action is wrong", |actions| Actions::new(actions).ok());
+    (any::<(u32, u32)>(), actions, vec(any::<u8>(), 0..100)).prop_map(
+        |((buffer_id, in_port), actions, data)| PacketOut { buffer_id, in_port, actions, data },
+    )
+}
+
+fn flow_removed() -> impl Strategy<Value = FlowRemoved> {
+    (flow_stats(), any::<u8>()).prop_map(|(flow, reason)| FlowRemoved {
+        cookie: flow.cookie,
+        priority: flow.priority,
+        reason,
+        table_id: flow.table_id,
+        duration: flow.duration,
+        idle_timeout_s: flow.idle_timeout_s,
+        hard_timeout_s: flow.hard_timeout_s,
+        packet_count: flow.packet_count,
+        byte_count: flow.byte_count,
+        matcher: flow.matcher,
+    })
+}
+
+/// What may be in a bundle.
+fn change() -> impl Strategy<Value = Message> {
+    let port_mod = any::<(u32, [u8; 6], u32, u32, u32)>().prop_map(
+        |(port_no, hw_addr, config, mask, advertise)| PortMod {
+            port_no,
+            hw_addr,
+            config,
+            mask,
+            advertise,
+        },
+    );
+    let command = select(&[GroupCommand::Add, GroupCommand::Modify, GroupCommand::Delete][..]);
+    let group_mod = (command, any::<(u8, u32)>(), vec(any::<u8>(), 0..40)).prop_map(
+        |(command, (group_type, group_id), buckets)| GroupMod {
+            command,
+            group_type,
+            group_id,
+            buckets,
+        },
+    );
+    prop_oneof![
+        flow_mod().prop_map(|flow_mod| Message::FlowMod(Box::new(flow_mod))),
+        packet_out().prop_map(|packet| Message::PacketOut(Box::new(packet))),
+        port_mod.prop_map(Message::PortMod),
+        group_mod.prop_map(|group_mod| Message::GroupMod(Box::new(group_mod))),
+    ]
+}
+
+fn bundle_message() -> impl Strategy<Value = Message> {
+    use BundleCommand as C;
+    let command = select(
+        &[
+            C::OpenRequest,
+            C::OpenReply,
+            C::CloseRequest,
+            C::CloseReply,
+            C::CommitRequest,
+            C::CommitReply,
+            C::DiscardRequest,
+            C::DiscardReply,
+        ][..],
+    );
+    prop_oneof![
+        (any::<u32>(), command, 0..4_u16).prop_map(|(bundle_id, command, flags)| {
+            Message::BundleControl(BundleControl { bundle_id, command, flags })
+        }),
+        (any::<u32>(), 0..4_u16, change()).prop_map(|(bundle_id, flags, message)| {
+            Message::BundleAdd(BundleAdd { bundle_id, flags, message: Box::new(message) })
+        }),
+    ]
+}
+
+fn meter_mod() -> impl Strategy<Value = MeterMod> {
+    let command = select(&[MeterCommand::Add, MeterCommand::Modify, MeterCommand::Delete][..]);
+    (command, meter_config()).prop_map(|(command, meter)| MeterMod {
+        command,
+        flags: meter.flags,
+        meter_id: meter.meter_id,
+        bands: meter.bands,
+    })
+}
+
+/// Messages about one controller's connection.
+fn controller_message() -> impl Strategy<Value = Message> {
+    let role =
+        || any::<(u32, u64)>().prop_map(|(role, generation_id)| Role { role, generation_id });
+    let masks = || {
+        any::<(u32, u32, u32)>().prop_map(|(packet_in, port_status, flow_removed)| AsyncMasks {
+            packet_in,
+            port_status,
+            flow_removed,
+        })
+    };
+    let config =
+        move || (masks(), masks()).prop_map(|(master, slave)| AsyncConfig { master, slave });
+    prop_oneof![
+        role().prop_map(Message::RoleRequest),
+        role().prop_map(Message::RoleReply),
+        Just(Message::GetAsyncRequest),
+        config().prop_map(Message::GetAsyncReply),
+        config().prop_map(Message::SetAsync),
+        packet_in().prop_map(|packet| Message::PacketIn(Box::new(packet))),
+        flow_removed().prop_map(|flow| Message::FlowRemoved(Box::new(flow))),
+        (any::<u8>(), port_desc())
+            .prop_map(|(reason, port)| Message::PortStatus(Box::new(PortStatus { reason, port }))),
     ]
 }
 
@@ -341,13 +616,16 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
         Just(Message::GetConfigRequest),
         config().prop_map(Message::GetConfigReply),
         config().prop_map(Message::SetConfig),
-        flow_mod().prop_map(|flow_mod| Message::FlowMod(Box::new(flow_mod))),
+        change(),
+        bundle_message(),
+        meter_mod().prop_map(|meter_mod| Message::MeterMod(Box::new(meter_mod))),
+        controller_message(),
         multipart_request().prop_map(Message::MultipartRequest),
         (multipart_reply(), any::<bool>())
             .prop_map(|(reply, more)| Message::MultipartReply { reply, more }),
         Just(Message::BarrierRequest),
         Just(Message::BarrierReply),
-        (22..30_u8, data())
+        (select(&[17_u8, 22, 23, 30, 255][..]), data())
             .prop_map(|(message_type, body)| Message::Unknown { message_type, body }),
     ]
 }

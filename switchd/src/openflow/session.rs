@@ -122,8 +122,27 @@ impl Session {
             Message::FeaturesReply(_)
             | Message::GetConfigReply(_)
             | Message::MultipartReply { .. }
+            | Message::PacketIn(_)
+            | Message::FlowRemoved(_)
+            | Message::PortStatus(_)
+            | Message::RoleReply(_)
+            | Message::GetAsyncReply(_)
             | Message::BarrierReply => {
                 return Err(refusal(ErrorCode::OFPBRC_BAD_TYPE, "only a switch sends this"));
+            }
+            Message::BundleControl(_) | Message::BundleAdd(_) => {
+                let code = ErrorCode::OFPBRC_BAD_EXPERIMENTER;
+                return Err(refusal(code, "bundles are not supported"));
+            }
+            Message::PacketOut(_)
+            | Message::GroupMod(_)
+            | Message::PortMod(_)
+            | Message::MeterMod(_)
+            | Message::RoleRequest(_)
+            | Message::GetAsyncRequest
+            | Message::SetAsync(_) => {
+                let code = ErrorCode::OFPBRC_BAD_TYPE;
+                return Err(refusal(code, "this type of message is not supported"));
             }
             unknown @ Message::Unknown { .. } => {
                 let code = unknown.refusal().unwrap_or(ErrorCode::OFPBRC_BAD_TYPE);
@@ -174,6 +193,18 @@ impl Session {
                 ));
             }
             MultipartRequest::PortDesc => MultipartReply::PortDesc(bridge.ports()),
+            MultipartRequest::Queue { .. }
+            | MultipartRequest::Group { .. }
+            | MultipartRequest::GroupDesc
+            | MultipartRequest::GroupFeatures
+            | MultipartRequest::Meter { .. }
+            | MultipartRequest::MeterConfig { .. }
+            | MultipartRequest::MeterFeatures => {
+                return Err(refusal(
+                    ErrorCode::OFPBRC_BAD_MULTIPART,
+                    "this type of multipart is not supported",
+                ));
+            }
         })
     }
 

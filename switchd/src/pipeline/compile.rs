@@ -65,6 +65,17 @@ fn step(action: &Action) -> Result<Step, FlowError> {
         Action::PushVlan(tpid) => Step::Edit(Edit::PushVlan { tpid: *tpid }),
         Action::PopVlan => Step::Edit(Edit::PopVlan),
         Action::DecNwTtl => Step::Edit(Edit::DecTtl),
+        Action::SetNwTtl(ttl) => Step::Edit(set_field(&OxmField::exact(Field::NwTtl, *ttl))?),
+        Action::RegLoad { .. }
+        | Action::RegMove { .. }
+        | Action::Resubmit { .. }
+        | Action::Note(_)
+        | Action::Controller { .. } => {
+            return Err(FlowError::new(
+                ErrorCode::OFPBAC_BAD_TYPE,
+                "this action is not supported yet",
+            ));
+        }
         Action::Group(_) => {
             return Err(FlowError::new(
                 ErrorCode::OFPBAC_BAD_OUT_GROUP,

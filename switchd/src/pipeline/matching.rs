@@ -98,7 +98,23 @@ pub(super) fn header_field(field: Field) -> Option<HeaderField> {
         | Field::NwFrag
         | Field::IpProto
         | Field::TcpFlags
-        | Field::Metadata => return None,
+        | Field::Metadata
+        | Field::Reg0
+        | Field::Reg1
+        | Field::Reg2
+        | Field::Reg3
+        | Field::Reg4
+        | Field::Reg5
+        | Field::Reg6
+        | Field::Reg7
+        | Field::Reg8
+        | Field::Reg9
+        | Field::Reg10
+        | Field::Reg11
+        | Field::Reg12
+        | Field::Reg13
+        | Field::Reg14
+        | Field::Reg15 => return None,
     })
 }
 
