@@ -49,11 +49,11 @@ pub(crate) fn packet() -> impl Strategy<Value = FlowKey> {
         select(&[0, VLAN_PRESENT, VLAN_PRESENT | 5][..]),
         0..4u8,
         0..4u8,
-        0..4u16,
+        (0..2u16, select(&[0u16, 1, 2, 3, 0x50, 0x8050][..])),
         0..2u16,
     );
     (word0, rest).prop_map(|((in_port, eth_type, ip_proto), rest)| {
-        let (ip_frag, mac, vlan_tci, src, dst, l4_dst, tcp_flags) = rest;
+        let (ip_frag, mac, vlan_tci, src, dst, (l4_src, l4_dst), tcp_flags) = rest;
         FlowKey {
             in_port,
             eth_type,
@@ -63,11 +63,22 @@ pub(crate) fn packet() -> impl Strategy<Value = FlowKey> {
             vlan_tci,
             ip_src: [10, src, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
             ip_dst: [10, dst, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, dst],
+            l4_src,
             l4_dst,
             tcp_flags,
             ..FlowKey::default()
         }
     })
+}
+
+/// The first bits of an address.
+fn address_prefix() -> impl Strategy<Value = [u8; 16]> {
+    let bits = select(&[0u32, 0, 0, 7, 12, 14, 15, 16, 24, 32, 48, 127, 128][..]);
+    bits.prop_map(|bits| u128::MAX.checked_shl(128 - bits).unwrap_or(0).to_be_bytes())
+}
+
+fn port_mask() -> impl Strategy<Value = u16> {
+    select(&[0u16, 0, 0, 0x8000, 0xfff0, 0xfffe, 0xffff, 0x00ff][..])
 }
 
 /// A mask made of whole fields and prefixes.
@@ -87,13 +98,13 @@ pub(crate) fn mask() -> impl Strategy<Value = FlowMask> {
         field(|mask| mask.ip_proto = u8::MAX),
         field(|mask| mask.eth_dst = MacAddr::BROADCAST),
         field(|mask| mask.vlan_tci = VLAN_PRESENT),
-        field(|mask| mask.ip_dst[..2].fill(0xff)),
-        field(|mask| mask.ip_dst[1..2].fill(0xfe)),
-        field(|mask| mask.ip_src = [0xff; 16]),
-        field(|mask| mask.l4_dst = 0xfffe),
         field(|mask| mask.ip_frag = FRAG_LATER),
+        (address_prefix(), address_prefix(), port_mask(), port_mask()),
     )
-        .prop_map(|(a, b, c, d, e, f, g, h, i, j)| a | b | c | d | e | f | g | h | i | j)
+        .prop_map(|(a, b, c, d, e, f, (ip_src, ip_dst, l4_src, l4_dst))| {
+            let prefixes = FlowKey { ip_src, ip_dst, l4_src, l4_dst, ..FlowKey::ZERO };
+            a | b | c | d | e | f | FlowMask(prefixes)
+        })
 }
 
 pub(crate) fn flow_match() -> impl Strategy<Value = FlowMatch> {
