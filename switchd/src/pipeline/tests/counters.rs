@@ -8,13 +8,18 @@ use tollgate_openflow::{FlowCommand, FlowMod};
 use super::frames::{Frame, any_frame};
 use super::rules::{PORTS, Place, Wishes, any_place, any_wishes};
 use super::sim::{NOWHERE, Sim, index_of, key_of, parsed};
-use crate::pipeline::limits::MEGAFLOW_IDLE_MS;
+use crate::pipeline::limits::{ADDITIONS_COMPARED, MEGAFLOW_IDLE_MS};
+
+/// Of the rules that are there from the beginning.
+const FIRST_PRIORITY: u16 = 200;
 
 #[derive(Clone, Debug)]
 enum Step {
     Send(prop::sample::Index),
     /// Changes what a rule does; its counters stay.
     Modify(prop::sample::Index, Wishes),
+    /// Adds rules of other priorities, which may take packets from decisions or not.
+    Add(Vec<(prop::sample::Index, Wishes)>),
     Collect,
     Sweep(u64),
     Evict(usize),
@@ -25,6 +30,8 @@ fn any_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         12 => index().prop_map(Step::Send),
         2 => (index(), any_wishes()).prop_map(|(at, wishes)| Step::Modify(at, wishes)),
+        1 => prop::collection::vec((index(), any_wishes()), 1..2 * ADDITIONS_COMPARED)
+            .prop_map(Step::Add),
         1 => Just(Step::Collect),
         1 => prop_oneof![Just(500), Just(MEGAFLOW_IDLE_MS)].prop_map(Step::Sweep),
         2 => (1..4_usize).prop_map(Step::Evict),
@@ -68,8 +75,19 @@ impl Expected {
     }
 }
 
+/// The same places again, at priorities below and above the first ones.
+fn add(sim: &Sim, places: &[Place], rules: &[(prop::sample::Index, Wishes)], high: bool) {
+    for (at, wishes) in rules {
+        let base = if high { FIRST_PRIORITY + 100 } else { FIRST_PRIORITY - 100 };
+        let priority = base + at.index(places.len()) as u16;
+        let flow_mod = at.get(places).flow_mod(FlowCommand::Add, priority, wishes);
+        sim.core.flow_mod(sim.bridge, &flow_mod).unwrap();
+    }
+    sim.core.tell_pmds();
+}
+
 fn modify(sim: &Sim, places: &[Place], at: prop::sample::Index, wishes: &Wishes) {
-    let priority = at.index(places.len()) as u16 + 1;
+    let priority = at.index(places.len()) as u16 + FIRST_PRIORITY;
     sim.flow_mod(&at.get(places).flow_mod(FlowCommand::ModifyStrict, priority, wishes));
 }
 
@@ -84,15 +102,20 @@ proptest! {
     ) {
         let mut sim = Sim::new(PORTS);
         let places: Vec<Place> = rules.iter().map(|(place, _)| place.clone()).collect();
-        for (priority, (place, wishes)) in (1..).zip(&rules) {
+        for (priority, (place, wishes)) in (FIRST_PRIORITY..).zip(&rules) {
             sim.flow_mod(&place.flow_mod(FlowCommand::Add, priority, wishes));
         }
         let mut expected = Expected::default();
+        let mut high = false;
         for step in &steps {
             match step {
                 Step::Send(at) => {
                     let (ofport, frame) = at.get(&frames);
                     expected.send(&mut sim, *ofport, &frame.build());
+                }
+                Step::Add(rules) => {
+                    high = !high;
+                    add(&sim, &places, rules, high);
                 }
                 Step::Modify(at, wishes) => modify(&sim, &places, *at, wishes),
                 Step::Collect => expected.check(&sim)?,

@@ -5,6 +5,7 @@ mod equivalence;
 mod flow_mods;
 mod frames;
 mod ovs;
+mod removals;
 mod rules;
 mod sim;
 mod staleness;

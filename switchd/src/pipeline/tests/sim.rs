@@ -17,7 +17,7 @@ use tollgate_policy::TenantIndex;
 use crate::pipeline::bridge::{BridgeId, PortInfo};
 use crate::pipeline::clock::Clock;
 use crate::pipeline::core::{Caches, Core};
-use crate::pipeline::events::NoEvents;
+use crate::pipeline::events::{Event, EventSink};
 use crate::pipeline::walk::{Walk, walk};
 
 /// Cycles per millisecond of the simulated counter.
@@ -96,7 +96,18 @@ pub(super) struct Sim {
     pub(super) pmd: Arc<FakePmd>,
     pub(super) bridge: BridgeId,
     now_tsc: Arc<AtomicU64>,
+    heard: Arc<Heard>,
     pub(super) walks: usize,
+}
+
+/// What a controller heard.
+#[derive(Debug, Default)]
+struct Heard(Mutex<Vec<Event>>);
+
+impl EventSink for Heard {
+    fn event(&self, _bridge: BridgeId, event: Event) {
+        self.0.lock().unwrap().push(event);
+    }
 }
 
 struct Numbers;
@@ -124,9 +135,11 @@ impl Sim {
         let clock = Clock::new(CYCLES_PER_MS * 1000, move || counter.load(Ordering::Relaxed));
         let pmd = Arc::new(FakePmd::default());
         let caches = Arc::clone(&pmd) as Arc<dyn Caches>;
-        let core = Arc::new(Core::new(caches, clock, Arc::new(NoEvents), usize::MAX));
+        let heard = Arc::new(Heard::default());
+        let events = Arc::clone(&heard) as Arc<dyn EventSink>;
+        let core = Arc::new(Core::new(caches, clock, events, usize::MAX));
         let bridge = core.bridge_add("br0").unwrap();
-        let sim = Self { core, pmd, bridge, now_tsc, walks: 0 };
+        let sim = Self { core, pmd, bridge, now_tsc, heard, walks: 0 };
         (1..=ports).for_each(|ofport| sim.attach(ofport));
         sim
     }
@@ -210,6 +223,11 @@ impl Sim {
     /// As [`send`](Self::send), but only where to.
     pub(super) fn ports_reached(&mut self, ofport: u32, frame: &[u8]) -> Vec<u32> {
         self.send(ofport, frame).into_iter().map(|(ofport, _)| ofport).collect()
+    }
+
+    /// What controllers heard since they were last asked.
+    pub(super) fn events(&self) -> Vec<Event> {
+        std::mem::take(&mut *self.heard.0.lock().unwrap())
     }
 
     pub(super) fn flows(&self) -> Vec<FlowStats> {

@@ -6,20 +6,24 @@ use tollgate_packet::FlowKey;
 
 use super::frames::{Frame, any_frame};
 use super::rules::{PORTS, Place, Wishes, any_place, any_wishes};
-use super::sim::{Sim, index_of, key_of};
-use crate::pipeline::limits::{FDB_AGEING_MS, MEGAFLOW_IDLE_MS};
+use super::sim::{Sim, index_of, key_of, parsed};
+use crate::pipeline::limits::{ADDITIONS_COMPARED, FDB_AGEING_MS, MEGAFLOW_IDLE_MS};
 
 #[derive(Clone, Debug)]
 enum Step {
     /// A packet of the pool enters.
     Send(prop::sample::Index),
     /// A command about a place of the pool.
-    Change(FlowCommand, prop::sample::Index, Wishes),
+    Change(Command),
+    /// Many commands at once, and packets in between whose decisions arrive late.
+    Burst(Vec<(Command, prop::sample::Index)>),
     /// The only port that comes and goes is the last.
     AttachOrDetach,
     Sweep(u64),
     Evict(usize),
 }
+
+type Command = (FlowCommand, prop::sample::Index, Wishes);
 
 fn any_step() -> impl Strategy<Value = Step> {
     let command = prop_oneof![
@@ -30,9 +34,13 @@ fn any_step() -> impl Strategy<Value = Step> {
         2 => Just(FlowCommand::DeleteStrict),
     ];
     let index = any::<prop::sample::Index>;
+    let command = (command, index(), any_wishes()).boxed();
+    // More than are compared one by one.
+    let burst = prop::collection::vec((command.clone(), index()), 1..3 * ADDITIONS_COMPARED);
     prop_oneof![
         12 => index().prop_map(Step::Send),
-        6 => (command, index(), any_wishes()).prop_map(|(c, at, w)| Step::Change(c, at, w)),
+        6 => command.prop_map(Step::Change),
+        2 => burst.prop_map(Step::Burst),
         1 => Just(Step::AttachOrDetach),
         1 => prop_oneof![Just(500), Just(MEGAFLOW_IDLE_MS), Just(FDB_AGEING_MS)].prop_map(Step::Sweep),
         1 => (1..4_usize).prop_map(Step::Evict),
@@ -57,11 +65,24 @@ impl World {
                     self.sim.send(*ofport, &bytes);
                 }
             }
-            Step::Change(command, at, wishes) => {
-                // Every place has a priority of its own: between equals OpenFlow leaves it open.
-                let priority = at.index(places.len()) as u16 + 1;
-                let flow_mod = at.get(places).flow_mod(*command, priority, wishes);
-                self.sim.flow_mod(&flow_mod);
+            Step::Change(command) => {
+                self.change(command, places);
+                self.sim.core.tell_pmds();
+            }
+            Step::Burst(commands) => {
+                let mut late = Vec::new();
+                for (command, at) in commands {
+                    self.change(command, places);
+                    let (ofport, frame) = at.get(frames);
+                    let key = key_of(*ofport, &frame.build());
+                    if *ofport < PORTS || self.last_port_attached {
+                        self.seen.push((*ofport, key));
+                        late.push(self.sim.core.answer(index_of(*ofport), &key).verdict.megaflow);
+                    }
+                }
+                self.sim.core.tell_pmds();
+                late.into_iter().for_each(|megaflow| self.sim.pmd.install(megaflow));
+                self.sim.take_home();
             }
             Step::AttachOrDetach => {
                 if self.last_port_attached {
@@ -80,6 +101,13 @@ impl World {
                 self.sim.take_home();
             }
         }
+    }
+
+    fn change(&self, (command, at, wishes): &Command, places: &[Place]) {
+        // Every place has a priority of its own: between equals OpenFlow leaves it open.
+        let priority = at.index(places.len()) as u16 + 1;
+        let flow_mod = at.get(places).flow_mod(*command, priority, wishes);
+        self.sim.core.flow_mod(self.sim.bridge, &flow_mod).unwrap();
     }
 
     fn check(&self) -> Result<(), TestCaseError> {
@@ -105,7 +133,7 @@ proptest! {
 
     #[test]
     fn what_stays_cached_is_what_a_fresh_walk_decides(
-        places in prop::collection::vec(any_place(), 4..16),
+        places in prop::collection::vec(any_place(), 4..40),
         frames in prop::collection::vec((1..=PORTS, any_frame()), 2..10),
         steps in prop::collection::vec(any_step(), 5..60),
     ) {
@@ -188,4 +216,35 @@ fn a_follower_repeats_the_answer_of_its_leader() {
         ..tollgate_openflow::FlowMod::new(FlowCommand::Delete)
     });
     assert!(sim.core.repeat(answer.entry.unwrap()).is_none());
+}
+
+/// However many rules come, decisions that they do not change stay cached, and their packets count
+/// for the rules that would be found now.
+#[test]
+fn a_flood_of_rules_costs_established_flows_nothing() {
+    let mut sim = Sim::new(3);
+    sim.add("priority=10,in_port=1,actions=output:3");
+    sim.add("priority=10,in_port=2,actions=output:3");
+    let (from_1, from_2) = (Frame::udp(0, 1).build(), Frame::udp(1, 0).build());
+    sim.send(1, &from_1);
+    sim.send(2, &from_2);
+    let rules = 4 * ADDITIONS_COMPARED;
+    for n in 0..rules {
+        let rule = format!("priority=20,in_port=1,eth_type=0x{:x},actions=output:2", 0x6000 + n);
+        sim.core.flow_mod(sim.bridge, &parsed(FlowCommand::Add, &rule)).unwrap();
+    }
+    // Found instead of the rule that the decision was made by, and it says the same.
+    sim.core
+        .flow_mod(sim.bridge, &parsed(FlowCommand::Add, "priority=30,in_port=2,actions=output:3"))
+        .unwrap();
+    sim.core.tell_pmds();
+    assert_eq!(sim.ports_reached(2, &from_2), [3]);
+    assert_eq!(sim.walks, 2, "the decision was dropped");
+    assert_eq!(sim.pmd.megaflows().len(), 1, "the Ethernet type matters now to packets of port 1");
+    let packets = |priority: u16| {
+        let flows = sim.flows().into_iter().filter(|flow| flow.priority == priority);
+        flows.map(|flow| flow.packet_count).collect::<Vec<_>>()
+    };
+    assert_eq!((packets(30), packets(10)), (vec![1], vec![1, 1]));
+    assert_eq!(packets(20).len(), rules);
 }
