@@ -13,7 +13,7 @@ const DESTINATION_OPTIONS: u8 = 60;
 pub(crate) struct Extensions {
     /// The first header that is not an extension header. [`FRAGMENT`] for a fragment other than
     /// the first: what its payload starts with is unknown. Zero when the chain is truncated or
-    /// longer than [`MAX_IPV6_EXTENSIONS`].
+    /// longer than [`MAX_IPV6_EXTENSIONS`]; then it counts as no fragment either, as in OVS.
     pub(crate) protocol: u8,
     /// Where that header starts; `None` when there is no such header to read.
     pub(crate) upper_offset: Option<usize>,
@@ -70,16 +70,17 @@ impl Extensions {
                 return;
             }
         }
-        self.protocol = 0;
+        (self.protocol, self.ip_frag) = (0, 0);
     }
 
-    fn note_fragment(&mut self, offset_and_more: u16) {
+    /// As in OVS, a bit of the reserved ones makes a fragment too. Only a header of zeros, which
+    /// RFC 6946 calls an atomic fragment, makes none.
+    fn note_fragment(&mut self, offset_and_flags: u16) {
         const OFFSET: u16 = 0xfff8;
-        const MORE: u16 = 1;
-        if offset_and_more & (OFFSET | MORE) != 0 {
+        if offset_and_flags != 0 {
             self.ip_frag |= FRAG_ANY;
         }
-        if offset_and_more & OFFSET != 0 {
+        if offset_and_flags & OFFSET != 0 {
             self.ip_frag |= FRAG_LATER;
         }
     }

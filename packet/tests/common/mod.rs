@@ -1,11 +1,12 @@
 //! Well-formed frames of every kind, each with the key that it must parse to.
 #![allow(dead_code)]
 
+pub(crate) mod edits;
 pub(crate) mod sums;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use proptest::sample::select;
+use proptest::sample::{Index, select};
 use tollgate_packet::key::{FRAG_ANY, FRAG_LATER, VLAN_PRESENT};
 use tollgate_packet::{FlowKey, MacAddr, PortIndex};
 
@@ -99,6 +100,82 @@ pub(crate) fn frame() -> impl Strategy<Value = Frame> {
             frame
         },
     )
+}
+
+/// The bytes of a frame, with at times some that are damaged: flipped, cut off, or a length that
+/// lies.
+pub(crate) fn damaged() -> impl Strategy<Value = Vec<u8>> {
+    let flip = (any::<Index>(), any::<u8>()).prop_map(|(at, value)| Damage::Byte(at, value));
+    let near = (any::<Index>(), -9..=9i8).prop_map(|(at, by)| Damage::Nudge(at, by));
+    let length = (0..4usize, -60..=60i16).prop_map(|(which, by)| Damage::Length(which, by));
+    let cut = any::<Index>().prop_map(Damage::Cut);
+    let damage = prop_oneof![4 => flip, 3 => near, 2 => length, 1 => cut];
+    let damages = prop_oneof![1 => Just(Vec::new()), 2 => vec(damage, 1..5)];
+    (frame(), damages).prop_map(|(frame, damages)| {
+        let mut bytes = frame.bytes.clone();
+        for damage in damages {
+            damage.inflict(&mut bytes, &frame);
+        }
+        bytes
+    })
+}
+
+/// Random bytes behind a plausible EtherType.
+pub(crate) fn noise() -> impl Strategy<Value = Vec<u8>> {
+    let ethertype = select(&[0x0800u16, 0x86dd, 0x0806, 0x8100, 0x88a8, 0x0010][..]);
+    (ethertype, vec(any::<u8>(), 14..300)).prop_map(|(ethertype, mut bytes)| {
+        bytes[12..14].copy_from_slice(&ethertype.to_be_bytes());
+        bytes
+    })
+}
+
+#[derive(Clone, Debug)]
+enum Damage {
+    /// A byte of the headers has this value.
+    Byte(Index, u8),
+    /// A byte of the headers is a little larger or smaller.
+    Nudge(Index, i8),
+    /// One of the frame's length fields is.
+    Length(usize, i16),
+    /// The frame ends early.
+    Cut(Index),
+}
+
+impl Damage {
+    fn inflict(self, bytes: &mut Vec<u8>, frame: &Frame) {
+        if bytes.is_empty() {
+            return;
+        }
+        // Behind the addresses, where most of the meaning is.
+        let place = |at: Index, bytes: &[u8]| match bytes.len().min(frame.end.min(120)) {
+            headers @ 13.. => 12 + at.index(headers - 12),
+            headers => at.index(headers),
+        };
+        match self {
+            Self::Byte(at, value) => {
+                let at = place(at, bytes);
+                bytes[at] = value;
+            }
+            Self::Nudge(at, by) => {
+                let at = place(at, bytes);
+                bytes[at] = bytes[at].wrapping_add_signed(by);
+            }
+            Self::Length(which, by) => {
+                // Of IPv4, of IPv6, of a first extension header, of TCP.
+                let at = match which {
+                    0 => frame.l3_offset + 2,
+                    1 => frame.l3_offset + 4,
+                    2 => frame.l3_offset + 40,
+                    _ => frame.l4_offset + 12,
+                };
+                if let Some(length) = bytes.get_mut(at..).and_then(<[u8]>::first_chunk_mut::<2>) {
+                    let lie = u16::from_be_bytes(*length).wrapping_add_signed(by);
+                    *length = lie.to_be_bytes();
+                }
+            }
+            Self::Cut(at) => bytes.truncate(1 + at.index(bytes.len())),
+        }
+    }
 }
 
 fn layer3() -> impl Strategy<Value = Layer3> {
@@ -335,6 +412,12 @@ impl Frame {
 
     pub(crate) fn is_ipv6(&self) -> bool {
         self.key.eth_type == 0x86dd
+    }
+
+    /// Whether it is a neighbour solicitation or advertisement.
+    pub(crate) fn is_nd(&self) -> bool {
+        let is_icmpv6 = self.l4_offset != 0 && self.is_ipv6() && self.key.ip_proto == ICMPV6;
+        is_icmpv6 && matches!(self.key.l4_src, 135 | 136) && self.key.l4_dst == 0
     }
 }
 
