@@ -36,7 +36,7 @@ pub struct DatapathConfig {
     pub scheduler: SchedulerConfig,
     /// Megaflows that fit.
     pub megaflows_max: usize,
-    /// Distinct masks that fit.
+    /// Pairs of ingress port and mask that fit.
     pub subtables_max: usize,
     /// Entries of the exact-match table.
     pub exact_entries: usize,
@@ -50,7 +50,7 @@ impl Default for DatapathConfig {
             pmd_cores: vec![0],
             scheduler: SchedulerConfig::default(),
             megaflows_max: 64 * 1024,
-            subtables_max: 256,
+            subtables_max: 4096,
             exact_entries: 64 * 1024,
             protection: true,
         }

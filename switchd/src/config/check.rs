@@ -13,7 +13,7 @@ use crate::names::{check_name, check_tenant_name};
 
 const EXACT_ENTRIES: RangeInclusive<usize> = 64..=1 << 24;
 const MEGAFLOWS: RangeInclusive<usize> = 64..=1 << 22;
-const SUBTABLES: RangeInclusive<usize> = 8..=4096;
+const SUBTABLES: RangeInclusive<usize> = 64..=32768;
 const NICE: RangeInclusive<i32> = -20..=19;
 const MAX_PMDS: usize = 64;
 

@@ -69,7 +69,7 @@ pub struct CacheConfig {
     pub exact_entries: usize,
     /// Megaflows.
     pub megaflows: usize,
-    /// Distinct megaflow masks.
+    /// Pairs of ingress port and megaflow mask.
     pub subtables: usize,
 }
 

@@ -144,7 +144,7 @@ impl Core {
         let mut shadow = self.shadow();
         let stale = shadow.stations_changed(id, &moved);
         let install = shadow.cached_of(ingress.tenant) < self.megaflows_per_tenant;
-        let (entry, megaflow) = shadow.register(walk, id, ingress, install, now_ms);
+        let (entry, megaflow) = shadow.register(key, walk, id, ingress, install, now_ms);
         shadow.forget_uncached(
             FORGET_PER_WALK,
             |tsc| self.ms_of_tsc(tsc),

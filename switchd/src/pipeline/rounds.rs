@@ -9,7 +9,7 @@
 use super::core::Core;
 use super::limits::SHADOW_CHUNK;
 use super::shadow::{Round, Suspect};
-use super::walk::walk;
+use super::walk::walk_again;
 
 impl Core {
     /// Returns when no PMD uses a decision that rests on tables, ports or stations as they were
@@ -50,7 +50,7 @@ impl Core {
             return;
         };
         let fdb = bridge.fdb();
-        let walk = walk(bridge, &fdb, ingress, &suspect.key);
+        let walk = walk_again(bridge, &fdb, ingress, &suspect.matcher);
         let mut shadow = self.shadow();
         shadow.recheck(
             suspect,

@@ -27,8 +27,9 @@ pub(super) struct Glimpse {
 }
 
 impl Tracker {
-    pub(super) fn new(key: FlowKey) -> Self {
-        Self { key, looked_at: FlowMask::default(), written: FlowMask::default() }
+    /// A packet of which some bits were looked at before.
+    pub(super) fn new(key: FlowKey, looked_at: FlowMask) -> Self {
+        Self { key, looked_at, written: FlowMask::default() }
     }
 
     /// The packet as it is now.

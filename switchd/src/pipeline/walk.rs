@@ -10,7 +10,7 @@ use tollgate_datapath::Op;
 use tollgate_frame::DropReason;
 use tollgate_packet::edit::{Edit, EditError};
 use tollgate_packet::key::VLAN_PRESENT;
-use tollgate_packet::{FlowKey, FlowMatch, MacAddr};
+use tollgate_packet::{FlowKey, FlowMask, FlowMatch, MacAddr};
 
 use super::bridge::{Bridge, PortInfo};
 use super::fdb::{Fdb, Station};
@@ -58,12 +58,37 @@ pub(super) struct Walk {
 
 /// Walks the packet `key` (whose `in_port` does not matter) that entered through `ingress`.
 pub(super) fn walk(bridge: &Bridge, fdb: &Fdb, ingress: &PortInfo, key: &FlowKey) -> Walk {
+    walk_knowing(bridge, fdb, ingress, key, INGRESS)
+}
+
+/// Walks a packet of an earlier decision again. What that decision has looked at costs nothing now,
+/// so the walk looks at other bits only if it has to.
+pub(super) fn walk_again(
+    bridge: &Bridge,
+    fdb: &Fdb,
+    ingress: &PortInfo,
+    decision: &FlowMatch,
+) -> Walk {
+    walk_knowing(bridge, fdb, ingress, decision.key(), *decision.mask() | INGRESS)
+}
+
+/// Every decision is about one ingress port.
+const INGRESS: FlowMask = FlowMask(FlowKey { in_port: u32::MAX, ..FlowKey::ZERO });
+
+/// A walk for which some bits of the packet are known from the start.
+fn walk_knowing(
+    bridge: &Bridge,
+    fdb: &Fdb,
+    ingress: &PortInfo,
+    key: &FlowKey,
+    known: FlowMask,
+) -> Walk {
     let packet = FlowKey { in_port: ingress.ofport, ..*key };
     let mut walker = Walker {
         bridge,
         fdb,
         ingress,
-        tracker: Tracker::new(packet),
+        tracker: Tracker::new(packet, known),
         ops: Vec::new(),
         drop_reason: DropReason::RuleDrop,
         ended: false,
@@ -247,8 +272,7 @@ impl Walker<'_> {
         // Edits after the last output change what nobody sees.
         let seen = self.ops.iter().rposition(|op| matches!(op, Op::Output(_)));
         self.ops.truncate(seen.map_or(0, |last| last + 1));
-        let mut looked_at = self.tracker.looked_at();
-        looked_at.0.in_port = u32::MAX;
+        let looked_at = self.tracker.looked_at();
         let visits = self.visits.into_iter().map(|(mut visit, glimpse)| {
             visit.edited = glimpse.map(|glimpse| Box::new(glimpse.known(looked_at)));
             visit

@@ -6,16 +6,18 @@
 
 mod additions;
 mod entry;
+mod masks;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use tollgate_datapath::{Megaflow, MegaflowStats};
-use tollgate_packet::FlowKey;
+use tollgate_packet::{FlowKey, FlowMatch};
 use tollgate_policy::TenantIndex;
 
 use self::additions::Additions;
 use self::entry::{Entry, State};
+use self::masks::Masks;
 use super::bridge::{BridgeId, PortInfo};
 use super::fdb::Station;
 use super::limits::MEGAFLOW_IDLE_MS;
@@ -49,14 +51,15 @@ impl Round {
     }
 }
 
-/// A decision that may be stale, and one of its packets.
+/// A decision that may be stale.
 #[derive(Debug)]
 pub(super) struct Suspect {
     entry: EntryId,
     pub(super) bridge: BridgeId,
     /// Where its packets enter.
     pub(super) ofport: u32,
-    pub(super) key: FlowKey,
+    /// Its packets.
+    pub(super) matcher: FlowMatch,
 }
 
 /// All decisions.
@@ -69,6 +72,7 @@ pub(super) struct Shadow {
     by_address: HashMap<usize, u32>,
     by_station: HashMap<(BridgeId, Station), HashSet<u32>>,
     cached_of: HashMap<TenantIndex, usize>,
+    masks: Masks,
     /// Entries cached nowhere, the oldest first.
     uncached: VecDeque<EntryId>,
     additions: Additions,
@@ -86,6 +90,7 @@ impl Shadow {
             by_address: HashMap::new(),
             by_station: HashMap::new(),
             cached_of: HashMap::new(),
+            masks: Masks::default(),
             uncached: VecDeque::new(),
             additions: Additions::default(),
             rules_retired: false,
@@ -104,9 +109,10 @@ impl Shadow {
     }
 
     /// Takes a walk's decision in. Called under the locks that the walk was done under, so that
-    /// it is of the present generation.
+    /// it is of the present generation. `key` is the packet that was walked.
     pub(super) fn register(
         &mut self,
+        key: &FlowKey,
         walk: Walk,
         bridge: BridgeId,
         ingress: &PortInfo,
@@ -115,7 +121,7 @@ impl Shadow {
     ) -> (EntryId, Arc<Megaflow>) {
         let Walk { matcher, ops, drop_reason, visits, dependencies, learned } = walk;
         let megaflow = Arc::new(Megaflow {
-            matcher,
+            matcher: self.masks.fit(key, &matcher),
             ops: ops.into(),
             meters: Box::default(),
             drop_reason,
@@ -155,6 +161,7 @@ impl Shadow {
             self.by_station.entry((entry.bridge, *station)).or_default().insert(slot);
         }
         *self.cached_of.entry(entry.megaflow.owner).or_default() += 1;
+        self.masks.add(&entry.megaflow.matcher);
         if let Some(place) = self.slots.get_mut(slot as usize) {
             *place = Some((serial, entry));
         }
@@ -238,7 +245,7 @@ impl Shadow {
                 entry: EntryId { slot: *slot, serial: *serial },
                 bridge: entry.bridge,
                 ofport: entry.ofport,
-                key: *entry.megaflow.matcher.key(),
+                matcher: entry.megaflow.matcher,
             })
         };
         (suspected.iter().filter_map(suspect).collect(), range.end < self.slots.len())
@@ -351,6 +358,7 @@ impl Shadow {
         if let Some(cached) = self.cached_of.get_mut(&entry.megaflow.owner) {
             *cached -= 1;
         }
+        self.masks.remove(&entry.megaflow.matcher);
     }
 
     /// Passes on what some entries have counted since the last time; `false` past the last.
