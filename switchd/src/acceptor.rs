@@ -1,10 +1,10 @@
-//! Accepts connections on a unix socket, a bounded number at a time.
+//! Accepts connections, a bounded number at a time.
 
 use std::future::Future;
 use std::io;
 use std::time::Duration;
 
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
 use crate::ratelimit::RateLimit;
@@ -20,10 +20,48 @@ pub(crate) struct Acceptor {
     pub(crate) farewell: Vec<u8>,
 }
 
+/// Where connections come from.
+pub(crate) trait Listen: Send + Sync {
+    type Stream: Send;
+
+    /// Waits for the next connection.
+    fn accept(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+
+    /// Writes what there is room for.
+    fn try_write(stream: &Self::Stream, bytes: &[u8]) -> io::Result<usize>;
+}
+
+impl Listen for UnixListener {
+    type Stream = UnixStream;
+
+    async fn accept(&self) -> io::Result<UnixStream> {
+        Ok(Self::accept(self).await?.0)
+    }
+
+    fn try_write(stream: &UnixStream, bytes: &[u8]) -> io::Result<usize> {
+        stream.try_write(bytes)
+    }
+}
+
+impl Listen for TcpListener {
+    type Stream = TcpStream;
+
+    async fn accept(&self) -> io::Result<TcpStream> {
+        let stream = Self::accept(self).await?.0;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    }
+
+    fn try_write(stream: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
+        stream.try_write(bytes)
+    }
+}
+
 impl Acceptor {
     /// Runs `serve` for each connection until this future is dropped, which ends them all.
-    pub(crate) async fn run<S>(self, listener: UnixListener, serve: impl Fn(UnixStream) -> S)
+    pub(crate) async fn run<L, S>(self, listener: L, serve: impl Fn(L::Stream) -> S)
     where
+        L: Listen,
         S: Future<Output = ()> + Send + 'static,
     {
         let mut connections = JoinSet::new();
@@ -31,12 +69,12 @@ impl Acceptor {
         loop {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) if connections.len() < self.connections_max => {
+                    Ok(stream) if connections.len() < self.connections_max => {
                         connections.spawn(serve(stream));
                     }
-                    Ok((stream, _)) => {
+                    Ok(stream) => {
                         // Best effort: a fresh socket has room for one line.
-                        let _ = stream.try_write(&self.farewell);
+                        let _ = L::try_write(&stream, &self.farewell);
                         if let Some(suppressed) = log.allow() {
                             tracing::warn!(
                                 server = self.name, limit = self.connections_max, suppressed,

@@ -17,7 +17,8 @@ use crate::control::Switch;
 use crate::cores;
 use crate::limits::MAX_BLOCKING_THREADS;
 use crate::methods::Methods;
-use crate::pipeline::{Caches, NoEvents, Pipeline, PipelineConfig};
+use crate::openflow::EventHub;
+use crate::pipeline::{Caches, Pipeline, PipelineConfig};
 use crate::rpc;
 use crate::rundir::{BoundSocket, RunDir};
 
@@ -55,10 +56,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     // From here on a signal ends the switch in order.
     let signals = Signals::listen(&runtime)?;
 
-    let (datapath, pipeline) = start_datapath(&config, polled)?;
+    let events = Arc::new(EventHub::default());
+    let (datapath, pipeline) = start_datapath(&config, polled, Arc::clone(&events))?;
     let switch = Arc::new(Switch::new(
         Arc::clone(&datapath),
         Arc::clone(&pipeline),
+        events,
         run_dir,
         runtime.handle().clone(),
     ));
@@ -82,6 +85,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 fn start_datapath(
     config: &Config,
     polled: Vec<usize>,
+    events: Arc<EventHub>,
 ) -> anyhow::Result<(Arc<Datapath>, Arc<Pipeline>)> {
     let settings = DatapathConfig {
         pmd_cores: polled,
@@ -95,8 +99,7 @@ fn start_datapath(
     let caches = Arc::new(Pmds(Arc::clone(&datapath)));
     let pipeline = cores::run_on(config.slow_path.core, config.slow_path.nice, || {
         let settings = PipelineConfig::new(datapath.tsc_hz());
-        Pipeline::start(caches, slow_path, Arc::new(NoEvents), &settings)
-            .context("cannot start the slow path")
+        Pipeline::start(caches, slow_path, events, &settings).context("cannot start the slow path")
     })?;
     pipeline.set_protection(config.scheduler.protection);
     Ok((datapath, Arc::new(pipeline)))

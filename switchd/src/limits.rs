@@ -38,13 +38,73 @@ pub const MAX_BATCH_REQUESTS: usize = 256;
 /// JSON-RPC connections at a time; each may hold one request, one reply and one blocking thread.
 pub const MAX_RPC_CONNECTIONS: usize = 64;
 
-/// Connections of OpenFlow controllers and tools to one bridge at a time.
+/// OpenFlow connections to a bridge's own socket at a time.
 pub const MAX_OPENFLOW_CONNECTIONS: usize = 32;
 
-/// Threads for calls that block: one for each connection, so that none waits for another, and a
-/// few for the runtime's own use.
-pub const MAX_BLOCKING_THREADS: usize =
-    MAX_RPC_CONNECTIONS + MAX_BRIDGES * MAX_OPENFLOW_CONNECTIONS + 16;
+/// Controllers of one bridge: a cluster of three with its standby has six.
+pub const MAX_CONTROLLERS: usize = 8;
+
+/// Connections at a time to one place where a bridge listens for controllers.
+pub const MAX_CONTROLLER_CONNECTIONS: usize = 8;
+
+/// Threads for calls that block. One for each connection to a socket that only the operator can
+/// reach, and one for each controller of some bridges, so that none waits for another; when more are
+/// busy at once, the rest waits its turn. A few are for the runtime's own use.
+pub const MAX_BLOCKING_THREADS: usize = MAX_RPC_CONNECTIONS
+    + MAX_BRIDGES * MAX_OPENFLOW_CONNECTIONS
+    + MAX_CONTROLLERS * MAX_BRIDGES
+    + 16;
+
+/// What is read from an OpenFlow connection at a time: some two thousand flow-mods, which are
+/// carried out for one switch of tasks; at least the longest message.
+pub const READ_BUFFER_BYTES: usize = 256 << 10;
+
+/// Flow-mods carried out under one hold of the tables' lock: some 200 us, which a miss may wait.
+pub const FLOW_MODS_AT_ONCE: usize = 128;
+
+/// Flows encoded at a time in a dump: most take about 100 bytes, some 16 KiB together.
+pub const FLOWS_PER_CHUNK: usize = 128;
+
+/// What is written to an OpenFlow connection at a time, and has [`SEND_STALL`] to leave.
+pub const WRITE_BYTES: usize = 64 << 10;
+
+/// Replies that wait for an OpenFlow connection's other end to read them; when there are more, no
+/// further request is carried out.
+pub const REPLY_QUEUE_BYTES: usize = 256 << 10;
+
+/// Packets that wait for one controller to read them, as in Open vSwitch; later ones are dropped.
+pub const PACKET_INS_QUEUED_MAX: usize = 100;
+
+/// Bytes of those packets: a hundred of the usual length, a dozen of the longest.
+pub const PACKET_IN_QUEUE_BYTES: usize = 1 << 20;
+
+/// FLOW_REMOVED and PORT_STATUS messages that wait for one controller to read them: what the
+/// deletion of a large table makes at once. Connections share them, so that at some 300 bytes each
+/// they take 20 MB however many do not read.
+pub const NOTICES_QUEUED_MAX: usize = 1 << 16;
+
+/// Bundles that one OpenFlow connection may have open: tools have one.
+pub const BUNDLES_MAX: usize = 4;
+
+/// Messages in the bundles of one bridge's connections together: three times what a full table
+/// takes, at some 140 bytes each.
+pub const BUNDLE_BYTES_MAX: usize = 512 << 20;
+
+/// A controller that has sent nothing for so long is asked whether it is there, and has as long to
+/// answer (Open vSwitch's default inactivity probe).
+pub const CONTROLLER_PROBE: Duration = Duration::from_secs(5);
+
+/// The same for connections to a bridge's own socket (as in Open vSwitch).
+pub const SERVICE_PROBE: Duration = Duration::from_secs(60);
+
+/// How long a controller may take to accept a connection.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
+
+/// The first pause before a controller is tried again; each further one is twice as long.
+pub const RECONNECT_MIN: Duration = Duration::from_secs(1);
+
+/// The longest pause (Open vSwitch: 8 s).
+pub const RECONNECT_MAX: Duration = Duration::from_secs(8);
 
 /// How long a peer may leave a request or message half sent before it is disconnected.
 pub const RECEIVE_STALL: Duration = Duration::from_secs(30);

@@ -42,6 +42,7 @@ fn every_documented_default_is_the_real_default() {
     assert_eq!(written.pmd, real.pmd);
     assert_eq!(written.cache, real.cache);
     assert_eq!(written.tenants, real.tenants);
+    assert_eq!(written.bridges, real.bridges);
     assert_eq!(real.slow_path, SlowPathConfig::default(), "optional: the daemon's own");
     assert_eq!(written.scheduler.protection, real.scheduler.protection);
     assert_eq!(written.scheduler.policy(), real.scheduler.policy());
@@ -103,6 +104,24 @@ fn mistakes_are_answered_with_key_line_and_what_would_be_right() {
         ("bridges = [{name = '7'}]\n", 1, "bridges[0].name", "number"),
         ("[[bridges]]\nname = 'a'\n[[bridges]]\nname = 'a'\n", 4, "bridges[1].name", "another"),
         ("\n[[ports]]\nbridge = 'br9'\nname = 'p'\n", 3, "ports[0].bridge", "no bridge"),
+        (
+            "[[bridges]]\nname = 'a'\nfail_mode = 'standalone'\n",
+            3,
+            "bridges[0].fail_mode",
+            "not implemented",
+        ),
+        (
+            "[[bridges]]\nname = 'a'\ncontrollers = ['tcp:10.0.0.1',\n'ssl:10.0.0.1']\n",
+            3,
+            "bridges[0].controllers",
+            "\"ssl:10.0.0.1\": TLS",
+        ),
+        (
+            "[[bridges]]\nname = 'a'\ncontrollers = ['tcp:localhost:6653']\n",
+            3,
+            "bridges[0].controllers",
+            "no IP address",
+        ),
     ];
     for (text, line, key, message) in cases {
         let (found_line, found_key, found_message) = problem(text);

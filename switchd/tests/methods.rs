@@ -55,6 +55,44 @@ fn bridges_come_and_go() {
 }
 
 #[test]
+fn bridges_have_controllers() {
+    let dir = directory();
+    let ours = dir.path().join("controllers");
+    let config =
+        format!("[[bridges]]\nname = \"br0\"\ncontrollers = [\"punix:{}\"]\n", ours.display());
+    let daemon = Daemon::start(dir.path(), &config);
+    let listed = daemon.call("controller_get", json!({"bridge": "br0"}));
+    assert_eq!(names(&listed, "target"), [format!("punix:{}", ours.display())]);
+    assert_eq!(
+        (&listed[0]["state"], &listed[0]["connected"]),
+        (&json!("listening"), &json!(false))
+    );
+    assert!(ours.exists());
+
+    let nobody = "tcp:127.0.0.1:1";
+    daemon.call("controller_set", json!({"bridge": "br0", "targets": [nobody]}));
+    assert!(!ours.exists());
+    let listed = daemon.call("controller_get", json!({"bridge": "br0"}));
+    assert_eq!(names(&listed, "target"), [nobody]);
+    assert_eq!(listed[0]["role"], Value::Null);
+
+    for (params, code, named) in [
+        (json!({"bridge": "br0"}), INVALID_PARAMS, "`targets`"),
+        (json!({"bridge": "br0", "targets": "tcp:10.0.0.1"}), INVALID_PARAMS, "array"),
+        (json!({"bridge": "br0", "targets": ["10.0.0.1"]}), INVALID_PARAMS, "tcp:IP:PORT"),
+        (json!({"bridge": "br9", "targets": []}), REFUSED, "br9"),
+        (json!({"bridge": "br0", "targets": vec!["tcp:10.0.0.1"; 9]}), REFUSED, "at most 8"),
+        (json!({"bridge": "br0", "targets": ["punix:/no/such/dir/x"]}), REFUSED, "/no/such/dir"),
+    ] {
+        let (found, message) = daemon.refusal("controller_set", params);
+        assert_eq!(found, code, "{message}");
+        assert!(message.contains(named), "{message}");
+    }
+    assert_eq!(names(&daemon.call("controller_get", json!({"bridge": "br0"})), "target"), [nobody]);
+    daemon.stop();
+}
+
+#[test]
 fn ports_get_numbers_sockets_and_tenants() {
     let dir = directory();
     let daemon = Daemon::start(dir.path(), TWO_PORTS);

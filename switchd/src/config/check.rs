@@ -7,8 +7,8 @@ use std::path::Path;
 use tollgate_policy::ConfigError as PolicyError;
 
 use super::locate::{KeyPath, Step};
-use super::{Config, MAX_QUEUE_PAIRS, PortConfig};
-use crate::limits::{MAX_BRIDGES, MAX_OFPORT, MAX_SOCKET_PATH_BYTES};
+use super::{Config, FailMode, MAX_QUEUE_PAIRS, PortConfig};
+use crate::limits::{MAX_BRIDGES, MAX_CONTROLLERS, MAX_OFPORT, MAX_SOCKET_PATH_BYTES};
 use crate::names::{check_name, check_tenant_name};
 
 const EXACT_ENTRIES: RangeInclusive<usize> = 64..=1 << 24;
@@ -95,6 +95,15 @@ fn check_bridges(config: &Config, found: &mut Found) {
             found.push((path, message));
         } else if !seen.insert(bridge.name.as_str()) {
             found.push((path, format!("another bridge is called {:?}", bridge.name)));
+        }
+        if bridge.controllers.len() > MAX_CONTROLLERS {
+            let path = path!("bridges", index, "controllers");
+            found.push((path, format!("at most {MAX_CONTROLLERS} controllers")));
+        }
+        if bridge.fail_mode == FailMode::Standalone {
+            let message = "\"standalone\" is not implemented, only \"secure\": without a controller the \
+                           flows stay as they are (a flow with actions=NORMAL makes a learning switch)";
+            found.push((path!("bridges", index, "fail_mode"), message.to_owned()));
         }
     }
 }

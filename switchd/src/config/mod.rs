@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 use tollgate_datapath::DatapathConfig;
 use tollgate_policy::{SchedulerConfig, Weight};
 
+use crate::openflow::Target;
+
 pub use check::check_socket_path;
 pub use tollgate_vhost::limits::MAX_QUEUE_PAIRS;
 
@@ -98,6 +100,23 @@ pub struct TenantConfig {
 pub struct BridgeConfig {
     /// Its name; its OpenFlow socket is RUNDIR/NAME.mgmt.
     pub name: String,
+    /// Its controllers.
+    #[serde(default)]
+    pub controllers: Vec<Target>,
+    /// What becomes of its flows while no controller is there.
+    #[serde(default)]
+    pub fail_mode: FailMode,
+}
+
+/// What becomes of a bridge's flows while none of its controllers is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FailMode {
+    /// They stay as they are.
+    #[default]
+    Secure,
+    /// The bridge would become a learning switch; refused, since it is not implemented.
+    Standalone,
 }
 
 /// One of `[[ports]]`

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use tokio::net::UnixListener;
-
 use super::of_bridge::OpenFlowBridge;
-use super::registry::{BridgeEntry, OpenFlowServer};
+use super::registry::BridgeEntry;
 use super::{Refusal, Switch};
 use crate::limits::MAX_BRIDGES;
 use crate::openflow;
@@ -54,30 +52,24 @@ impl Switch {
             Arc::clone(&self.pipeline),
             Arc::clone(&self.registry),
         );
-        let server = self.serve_openflow(socket, listener, face).inspect_err(|_| {
+        let audience = self.events.audience(id);
+        let server = openflow::BridgeServer::start(
+            self.runtime.clone(),
+            (socket, listener),
+            Arc::new(face),
+            audience,
+            openflow::Timing::default(),
+        );
+        let server = server.map_err(|source| {
             // It was empty, so nothing can keep it.
             let _ = self.pipeline.bridge_remove(id);
+            self.events.forget(id);
+            let path = self.run_dir.openflow_socket(name);
+            RunDirError::Io { action: "listen on", path, source }
         })?;
-        let entry = BridgeEntry { id, datapath_id, _server: server };
+        let entry = BridgeEntry { id, datapath_id, server };
         self.registry_mut().bridges.insert(name.to_owned(), entry);
         Ok(())
-    }
-
-    fn serve_openflow(
-        &self,
-        socket: BoundSocket,
-        listener: std::os::unix::net::UnixListener,
-        face: OpenFlowBridge,
-    ) -> Result<OpenFlowServer, Refusal> {
-        let context = self.runtime.enter();
-        let listener = UnixListener::from_std(listener).map_err(|source| RunDirError::Io {
-            action: "listen on",
-            path: socket.path().to_owned(),
-            source,
-        })?;
-        drop(context);
-        let task = self.runtime.spawn(openflow::serve(listener, Arc::new(face))).abort_handle();
-        Ok(OpenFlowServer { task, _socket: socket })
     }
 
     /// Removes a bridge without ports, its flows and its socket.
@@ -95,7 +87,10 @@ impl Switch {
         }
         drop(registry);
         self.pipeline.bridge_remove(id)?;
-        self.registry_mut().bridges.remove(name);
+        self.events.forget(id);
+        // Its connections end here, after the lock of the registry is given up.
+        let removed = self.registry_mut().bridges.remove(name);
+        drop(removed);
         Ok(())
     }
 

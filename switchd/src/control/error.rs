@@ -3,7 +3,8 @@
 use tollgate_datapath::ControlError;
 use tollgate_vhost::SocketError;
 
-use crate::limits::{MAX_BRIDGES, MAX_OFPORT};
+use crate::limits::{MAX_BRIDGES, MAX_CONTROLLERS, MAX_OFPORT};
+use crate::openflow::ListenError;
 use crate::pipeline::BridgeError;
 use crate::rundir::RunDirError;
 
@@ -73,6 +74,12 @@ pub enum Refusal {
     /// The bridge's socket.
     #[error(transparent)]
     RunDir(#[from] RunDirError),
+    /// A controller cannot be listened for.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// More controllers than a bridge can have.
+    #[error("a bridge has at most {MAX_CONTROLLERS} controllers")]
+    TooManyControllers,
     /// The datapath refused.
     #[error(transparent)]
     Datapath(#[from] ControlError),

@@ -2,6 +2,7 @@
 //! and a pipeline that know numbers only.
 
 mod bridges;
+mod controllers;
 mod error;
 mod of_bridge;
 mod ports;
@@ -15,6 +16,7 @@ use tollgate_vhost::PortSocket;
 
 use crate::config::Config;
 use crate::identity::HostIdentity;
+use crate::openflow::EventHub;
 use crate::pipeline::Pipeline;
 use crate::rundir::RunDir;
 
@@ -34,6 +36,8 @@ const SESSIONS_ENDED_AT_ONCE: usize = 16;
 pub struct Switch {
     datapath: Arc<Datapath>,
     pipeline: Arc<Pipeline>,
+    /// Where the pipeline's events go.
+    events: Arc<EventHub>,
     run_dir: RunDir,
     host: HostIdentity,
     /// Where the OpenFlow servers run.
@@ -51,16 +55,18 @@ struct Change {
 }
 
 impl Switch {
-    /// A switch without bridges, ports and tenants.
+    /// A switch without bridges, ports and tenants. The pipeline's events go to `events`.
     pub fn new(
         datapath: Arc<Datapath>,
         pipeline: Arc<Pipeline>,
+        events: Arc<EventHub>,
         run_dir: RunDir,
         runtime: tokio::runtime::Handle,
     ) -> Self {
         Self {
             datapath,
             pipeline,
+            events,
             run_dir,
             host: HostIdentity::of_this_host(),
             runtime,
@@ -80,6 +86,8 @@ impl Switch {
         }
         for bridge in &config.bridges {
             self.bridge_add(&bridge.name).with_context(|| format!("bridge {}", bridge.name))?;
+            self.controller_set(&bridge.name, &bridge.controllers)
+                .with_context(|| format!("bridge {}", bridge.name))?;
         }
         for port in &config.ports {
             self.port_add(port).with_context(|| format!("port {}", port.name))?;

@@ -3,19 +3,22 @@
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use tollgate_datapath::PortSnapshot;
-use tollgate_openflow::FlowMod;
 use tollgate_openflow::message::{Features, OFPC_FLOW_STATS, OFPC_PORT_STATS, OFPC_TABLE_STATS};
+use tollgate_openflow::meter::{MeterConfig, MeterFeatures, MeterMod, MeterStats};
 use tollgate_openflow::multipart::{
     AggregateStats, COUNTER_UNSUPPORTED, DescStats, FlowStats, FlowStatsRequest, PortStats,
     TableStats,
 };
+use tollgate_openflow::packet_out::PacketOut;
 use tollgate_openflow::port::{OFPPS_LINK_DOWN, OFPPS_LIVE, PortDesc};
+use tollgate_openflow::port_mod::PortMod;
 use tollgate_openflow::table_features::TableFeatures;
+use tollgate_openflow::{ErrorCode, FlowMod};
 
 use super::registry::{PortEntry, Registry};
 use crate::identity::HostIdentity;
-use crate::openflow::Bridge;
-use crate::pipeline::{BridgeId, FlowError, Pipeline};
+use crate::openflow::{Bridge, FlowCursor};
+use crate::pipeline::{BridgeId, FlowDump, FlowError, Pipeline, PortInfo};
 
 #[derive(Debug)]
 pub(super) struct OpenFlowBridge {
@@ -43,6 +46,16 @@ impl OpenFlowBridge {
         self.registry.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn describe(&self, name: &str, port_no: u32, up: bool) -> PortDesc {
+        PortDesc {
+            port_no,
+            hw_addr: self.host.mac(name),
+            name: name.to_owned(),
+            state: if up { OFPPS_LIVE } else { OFPPS_LINK_DOWN },
+            ..PortDesc::default()
+        }
+    }
+
     /// `describe` of each port, by number.
     fn by_number<T>(&self, describe: impl Fn(&str, &PortEntry) -> T) -> Vec<T> {
         let registry = self.registry();
@@ -51,6 +64,15 @@ impl OpenFlowBridge {
         ports.into_iter().map(|(name, port)| describe(name, port)).collect()
     }
 }
+
+impl FlowCursor for FlowDump {
+    fn next(&mut self, count: usize) -> Vec<FlowStats> {
+        self.next_flows(count)
+    }
+}
+
+const UNSUPPORTED: FlowError =
+    FlowError { code: ErrorCode::OFPBRC_BAD_TYPE, detail: "this type of message is not supported" };
 
 impl Bridge for OpenFlowBridge {
     fn name(&self) -> &str {
@@ -78,13 +100,14 @@ impl Bridge for OpenFlowBridge {
     }
 
     fn ports(&self) -> Vec<PortDesc> {
-        self.by_number(|name, port| PortDesc {
-            port_no: port.ofport,
-            hw_addr: self.host.mac(name),
-            name: name.to_owned(),
-            state: if port.status.is_connected() { OFPPS_LIVE } else { OFPPS_LINK_DOWN },
-            ..PortDesc::default()
-        })
+        self.by_number(|name, port| self.describe(name, port.ofport, port.status.is_connected()))
+    }
+
+    fn port_desc(&self, port: &PortInfo) -> PortDesc {
+        let registry = self.registry();
+        let entry = registry.ports.get(&port.name).filter(|entry| entry.bridge == self.name);
+        let up = entry.is_some_and(|entry| entry.status.is_connected());
+        PortDesc { config: port.config, ..self.describe(&port.name, port.ofport, up) }
     }
 
     fn port_stats(&self) -> Vec<PortStats> {
@@ -94,16 +117,47 @@ impl Bridge for OpenFlowBridge {
         })
     }
 
-    fn flow_mod(&self, flow_mod: &FlowMod) -> Result<(), FlowError> {
-        self.pipeline.flow_mod(self.id, flow_mod)
+    fn flow_mods(&self, flow_mods: &[FlowMod]) -> Vec<Result<(), FlowError>> {
+        self.pipeline.flow_mods(self.id, flow_mods)
     }
 
     fn barrier(&self) {
         self.pipeline.barrier();
     }
 
-    fn flows(&self, request: &FlowStatsRequest) -> Result<Vec<FlowStats>, FlowError> {
-        self.pipeline.flow_stats(self.id, request)
+    fn flow_mods_atomic(
+        &self,
+        flow_mods: &mut dyn Iterator<Item = FlowMod>,
+    ) -> Result<(), (usize, FlowError)> {
+        self.pipeline.bundle(self.id, flow_mods)
+    }
+
+    fn packet_out(&self, _: &PacketOut) -> Result<(), FlowError> {
+        Err(UNSUPPORTED)
+    }
+
+    fn port_mod(&self, _: &PortMod) -> Result<(), FlowError> {
+        Err(UNSUPPORTED)
+    }
+
+    fn meter_mod(&self, _: &MeterMod) -> Result<(), FlowError> {
+        Err(UNSUPPORTED)
+    }
+
+    fn meters(&self, _: u32) -> Result<Vec<MeterConfig>, FlowError> {
+        Ok(Vec::new())
+    }
+
+    fn meter_stats(&self, _: u32) -> Result<Vec<MeterStats>, FlowError> {
+        Ok(Vec::new())
+    }
+
+    fn meter_features(&self) -> MeterFeatures {
+        MeterFeatures::default()
+    }
+
+    fn flows(&self, request: &FlowStatsRequest) -> Result<Box<dyn FlowCursor>, FlowError> {
+        Ok(Box::new(self.pipeline.flow_dump(self.id, request)?))
     }
 
     fn aggregate(&self, request: &FlowStatsRequest) -> Result<AggregateStats, FlowError> {

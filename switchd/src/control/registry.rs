@@ -5,15 +5,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tokio::task::AbortHandle;
 use tollgate_datapath::PortHandle;
 use tollgate_policy::{TenantIndex, Weight};
 use tollgate_vhost::{PortSocket, PortStatus};
 
 use crate::config::PortMode;
 use crate::limits::MAX_OFPORT;
+use crate::openflow::BridgeServer;
 use crate::pipeline::BridgeId;
-use crate::rundir::BoundSocket;
 
 #[derive(Debug, Default)]
 pub(super) struct Registry {
@@ -26,20 +25,7 @@ pub(super) struct Registry {
 pub(super) struct BridgeEntry {
     pub(super) id: BridgeId,
     pub(super) datapath_id: u64,
-    pub(super) _server: OpenFlowServer,
-}
-
-/// A bridge's listening socket and the task that serves it; both end with it.
-#[derive(Debug)]
-pub(super) struct OpenFlowServer {
-    pub(super) task: AbortHandle,
-    pub(super) _socket: BoundSocket,
-}
-
-impl Drop for OpenFlowServer {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    pub(super) server: BridgeServer,
 }
 
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 //! The methods of the JSON-RPC interface.
 
 mod bridges;
+mod controllers;
 mod ports;
 mod stats;
 mod tenants;
@@ -23,6 +24,8 @@ const METHODS: &[Method] = &[
     Method { name: "bridge_add", call: bridges::add },
     Method { name: "bridge_list", call: bridges::list },
     Method { name: "bridge_remove", call: bridges::remove },
+    Method { name: "controller_get", call: controllers::get },
+    Method { name: "controller_set", call: controllers::set },
     Method { name: "pmd_stats", call: stats::pmd_stats },
     Method { name: "port_add", call: ports::add },
     Method { name: "port_list", call: ports::list },

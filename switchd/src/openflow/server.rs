@@ -1,85 +1,132 @@
-//! The OpenFlow server of one bridge: a task per connection, messages answered in order.
+//! The OpenFlow side of one bridge: its own socket and its controllers.
 
 use std::io;
-use std::sync::Arc;
+use std::os::unix::net::UnixListener;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+use tollgate_openflow::message::ErrorMessage;
+use tollgate_openflow::{ErrorCode, Message};
 
-use super::Bridge;
-use super::session::{Session, Verdict};
-use super::stream::{LostStream, MessageStream};
+use super::controllers::{self, Controller, ControllerSummary, ListenError};
+use super::hub::Audience;
+use super::peer::Kind;
+use super::session::Session;
+use super::target::Target;
+use super::timing::Timing;
+use super::{Bridge, connection};
 use crate::acceptor::Acceptor;
-use crate::limits::{MAX_OPENFLOW_CONNECTIONS, RECEIVE_STALL, SEND_STALL};
+use crate::limits::MAX_OPENFLOW_CONNECTIONS;
 use crate::ratelimit::RateLimit;
+use crate::rundir::BoundSocket;
 
-/// Answers controllers and tools on `listener` until the future is dropped.
-pub async fn serve(listener: UnixListener, bridge: Arc<dyn Bridge>) {
-    let acceptor = Acceptor {
-        name: format!("openflow {}", bridge.name()),
-        connections_max: MAX_OPENFLOW_CONNECTIONS,
-        farewell: Vec::new(),
-    };
-    let log = Arc::new(RateLimit::default());
-    let connection = |stream| {
-        let bridge = Arc::clone(&bridge);
-        let session = Session::new(Arc::clone(&bridge), Arc::clone(&log));
-        async move {
-            if let Err(error) = run(stream, session).await {
-                tracing::debug!(bridge = bridge.name(), %error, "an OpenFlow connection ended");
-            }
-        }
-    };
-    acceptor.run(listener, connection).await;
+/// Answers controllers and tools of one bridge until it is dropped.
+#[derive(Debug)]
+pub struct BridgeServer {
+    runtime: Handle,
+    door: Arc<Door>,
+    management: AbortHandle,
+    controllers: Mutex<Vec<Controller>>,
+    _socket: BoundSocket,
 }
 
-async fn run(mut stream: UnixStream, mut session: Session) -> io::Result<()> {
-    send(&mut stream, &Session::greeting()).await?;
-    let mut received = MessageStream::default();
-    let mut buffer = vec![0; MessageStream::READ_BYTES];
-    loop {
-        let read = stream.read(&mut buffer);
-        let length =
-            if received.is_partial() { timeout(RECEIVE_STALL, read).await?? } else { read.await? };
-        if length == 0 {
-            return Ok(());
-        }
-        received.extend(buffer.get(..length).unwrap_or_default());
-        let (messages, state) = received.take_messages();
-        let verdict;
-        (session, verdict) = answer(&mut stream, session, messages).await?;
-        if verdict == Verdict::Close || state == Err(LostStream) {
-            return Ok(());
-        }
+/// What every conversation about a bridge needs.
+pub(super) struct Door {
+    pub(super) bridge: Arc<dyn Bridge>,
+    pub(super) log: Arc<RateLimit>,
+    pub(super) timing: Timing,
+    audience: Arc<Audience>,
+}
+
+impl Door {
+    /// A new conversation.
+    pub(super) fn admit(&self, kind: Kind) -> Session {
+        Session::new(Arc::clone(&self.bridge), self.audience.join(kind), Arc::clone(&self.log))
+    }
+
+    /// Accepts so many connections at a time and tells others why they are not.
+    pub(super) fn acceptor(&self, connections_max: usize) -> Acceptor {
+        let mut farewell = Session::greeting();
+        let data = format!("{connections_max} connections at a time, and that many there are");
+        let refusal = ErrorMessage { code: ErrorCode::OFPHFC_EPERM, data: data.into_bytes() };
+        farewell.extend(Message::Error(refusal).encode(0));
+        Acceptor { name: format!("openflow {}", self.bridge.name()), connections_max, farewell }
     }
 }
 
-/// Has `session` answer `messages` on a thread that may block, and sends the answers as they are
-/// made: at most one waits for the peer to read.
-async fn answer(
-    stream: &mut UnixStream,
-    mut session: Session,
-    messages: Vec<Vec<u8>>,
-) -> io::Result<(Session, Verdict)> {
-    let (sender, mut answers) = mpsc::channel(1);
-    let work = tokio::task::spawn_blocking(move || {
-        let mut verdict = Verdict::Continue;
-        for message in messages {
-            verdict = session.handle(&message, &mut |answer| sender.blocking_send(answer).is_ok());
-            if verdict == Verdict::Close {
-                break;
-            }
-        }
-        (session, verdict)
-    });
-    while let Some(answer) = answers.recv().await {
-        send(stream, &answer).await?;
+impl std::fmt::Debug for Door {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Door").field("bridge", &self.bridge.name()).finish_non_exhaustive()
     }
-    work.await.map_err(io::Error::other)
 }
 
-async fn send(stream: &mut UnixStream, bytes: &[u8]) -> io::Result<()> {
-    timeout(SEND_STALL, stream.write_all(bytes)).await?
+impl BridgeServer {
+    /// Begins to answer on the bridge's own socket. Events are taken from `audience`.
+    ///
+    /// # Errors
+    /// When the runtime refuses the listener.
+    pub fn start(
+        runtime: Handle,
+        (socket, listener): (BoundSocket, UnixListener),
+        bridge: Arc<dyn Bridge>,
+        audience: Arc<Audience>,
+        timing: Timing,
+    ) -> io::Result<Self> {
+        let door = Arc::new(Door { bridge, audience, timing, log: Arc::default() });
+        let listener = controllers::in_runtime(&runtime, listener)?;
+        let management = {
+            let acceptor = door.acceptor(MAX_OPENFLOW_CONNECTIONS);
+            let door = Arc::clone(&door);
+            acceptor.run(listener, move |stream| {
+                let (session, door) = (door.admit(Kind::Service), Arc::clone(&door));
+                async move {
+                    if let Err(error) =
+                        connection::run(stream, session, Kind::Service, &door.timing).await
+                    {
+                        let bridge = door.bridge.name();
+                        tracing::debug!(bridge, %error, "an OpenFlow connection ended");
+                    }
+                }
+            })
+        };
+        let management = runtime.spawn(management).abort_handle();
+        let controllers = Mutex::default();
+        Ok(Self { runtime, door, management, controllers, _socket: socket })
+    }
+
+    fn list(&self) -> MutexGuard<'_, Vec<Controller>> {
+        self.controllers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives the bridge exactly these controllers. Connections to those that it has already go on.
+    ///
+    /// # Errors
+    /// When one cannot be listened on; the bridge has those that it had before.
+    pub fn set_controllers(&self, targets: &[Target]) -> Result<(), ListenError> {
+        let mut list = self.list();
+        let has = |list: &[Controller], target| list.iter().any(|known| known.target() == target);
+        let mut new: Vec<Controller> = Vec::new();
+        for target in targets {
+            if !has(&list, target) && !has(&new, target) {
+                new.push(Controller::start(&self.runtime, &self.door, target)?);
+            }
+        }
+        list.retain(|known| targets.contains(known.target()));
+        list.extend(new);
+        let place = |known: &Controller| targets.iter().position(|t| t == known.target());
+        list.sort_by_key(place);
+        Ok(())
+    }
+
+    /// The bridge's controllers, in the order in which they were given.
+    pub fn controllers(&self) -> Vec<ControllerSummary> {
+        self.list().iter().map(Controller::summary).collect()
+    }
+}
+
+impl Drop for BridgeServer {
+    fn drop(&mut self) {
+        self.management.abort();
+    }
 }

@@ -1,40 +1,68 @@
-//! One connection's conversation, apart from its socket: a message in, answers out.
+//! One connection's conversation, apart from its socket: messages in, answers into its queue.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use tollgate_openflow::message::{ErrorMessage, HEADER_BYTES, Header, Hello, SwitchConfig};
-use tollgate_openflow::multipart::{FlowStats, MultipartReply, MultipartRequest};
-use tollgate_openflow::port::OFPP_ANY;
-use tollgate_openflow::{DecodeError, ErrorCode, Message};
+use tollgate_openflow::message::{ErrorMessage, HEADER_BYTES, Header, Hello};
+use tollgate_openflow::{DecodeError, ErrorCode, FlowMod, Message};
 
 use super::Bridge;
+use super::bundles::Bundles;
+use super::dump::FlowDump;
+use super::hub::Membership;
+use super::peer::Peer;
+use super::stream::{Messages, Next};
+use crate::limits::{FLOW_MODS_AT_ONCE, WRITE_BYTES};
 use crate::pipeline::FlowError;
 use crate::ratelimit::RateLimit;
-
-/// Flows encoded at a time: a dump of a million must not be held a second time as bytes.
-const FLOWS_PER_CHUNK: usize = 256;
 
 /// What becomes of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
+    /// More is to be read.
     Continue,
+    /// The queue is full: go on when there is room.
+    Paused,
+    /// It ends once everything queued is sent.
     Close,
 }
 
-/// Takes one answer (one or more whole messages); false when nobody wants more.
-pub(super) type Answer<'a> = &'a mut dyn FnMut(Vec<u8>) -> bool;
-
 pub(super) struct Session {
-    bridge: Arc<dyn Bridge>,
-    /// OpenFlow 1.3 was agreed upon.
-    greeted: bool,
-    config: SwitchConfig,
+    pub(super) bridge: Arc<dyn Bridge>,
+    pub(super) membership: Membership,
+    /// Flow-mods that wait for more, to be carried out together.
+    flow_mods: Vec<Pending>,
+    pub(super) bundles: Bundles,
+    /// A dump of flows that is under way.
+    pub(super) dump: Option<FlowDump>,
+    /// Answers that are not in the queue yet.
+    answers: Vec<u8>,
     log: Arc<RateLimit>,
 }
 
+/// A flow-mod and where it was read from.
+struct Pending {
+    flow_mod: FlowMod,
+    xid: u32,
+    range: Range<usize>,
+}
+
 impl Session {
-    pub(super) fn new(bridge: Arc<dyn Bridge>, log: Arc<RateLimit>) -> Self {
-        Self { bridge, greeted: false, config: SwitchConfig::default(), log }
+    pub(super) fn new(
+        bridge: Arc<dyn Bridge>,
+        membership: Membership,
+        log: Arc<RateLimit>,
+    ) -> Self {
+        let bundles = Bundles::new(Arc::clone(membership.audience().bundles()));
+        Self {
+            bridge,
+            membership,
+            flow_mods: Vec::new(),
+            bundles,
+            dump: None,
+            answers: Vec::new(),
+            log,
+        }
     }
 
     /// What the switch says first (OpenFlow 1.3.5, section 6.3.1).
@@ -42,38 +70,81 @@ impl Session {
         Message::Hello(Hello::OURS).encode(0)
     }
 
-    /// Answers one whole message.
-    pub(super) fn handle(&mut self, bytes: &[u8], answer: Answer<'_>) -> Verdict {
-        let header = bytes.first_chunk::<HEADER_BYTES>().and_then(|h| Header::decode(*h).ok());
-        let xid = header.map_or(0, |header| header.xid);
-        let decoded = Message::decode(bytes);
-        if !self.greeted {
-            return self.greet(xid, decoded, answer);
-        }
-        let outcome = match decoded {
-            Ok((_, message)) => self.respond(xid, message, answer),
-            Err(error) => Err(error.into()),
-        };
-        let heard = match outcome {
-            Ok(heard) => heard,
-            Err(error) => {
-                self.log_refusal(xid, error);
-                answer(Message::error(error.code, bytes).encode(xid))
+    pub(super) fn peer(&self) -> &Arc<Peer> {
+        self.membership.peer()
+    }
+
+    /// Answers the whole messages in `bytes` from `start` on. Returns how far it came.
+    pub(super) fn work(&mut self, bytes: &[u8], start: usize) -> (usize, Verdict) {
+        let mut messages = Messages::new(bytes, start);
+        let verdict = self.work_through(bytes, &mut messages);
+        self.flush_flow_mods(bytes);
+        self.flush();
+        (messages.position(), verdict)
+    }
+
+    fn work_through(&mut self, bytes: &[u8], messages: &mut Messages<'_>) -> Verdict {
+        loop {
+            while self.dump.is_some() {
+                if self.peer().is_full() {
+                    return Verdict::Paused;
+                }
+                self.continue_dump();
             }
-        };
-        if heard { Verdict::Continue } else { Verdict::Close }
+            if self.answers.len() >= WRITE_BYTES {
+                self.flush();
+                if self.peer().is_full() {
+                    return Verdict::Paused;
+                }
+            }
+            match messages.next() {
+                Next::Message(range) => {
+                    if self.handle(bytes, range) == Verdict::Close {
+                        return Verdict::Close;
+                    }
+                }
+                Next::Incomplete => return Verdict::Continue,
+                Next::Lost(range) => {
+                    self.handle(bytes, range);
+                    return Verdict::Close;
+                }
+            }
+        }
+    }
+
+    /// Answers one whole message.
+    fn handle(&mut self, bytes: &[u8], range: Range<usize>) -> Verdict {
+        let message = bytes.get(range.clone()).unwrap_or_default();
+        let decoded = Message::decode(message);
+        if !self.peer().is_greeted() {
+            return self.greet(xid(message), decoded);
+        }
+        match decoded {
+            Ok((header, Message::FlowMod(flow_mod))) => {
+                self.flow_mods.push(Pending { flow_mod: *flow_mod, xid: header.xid, range });
+                if self.flow_mods.len() >= FLOW_MODS_AT_ONCE {
+                    self.flush_flow_mods(bytes);
+                }
+            }
+            Ok((header, other)) => {
+                self.flush_flow_mods(bytes);
+                if let Err(error) = self.respond(header.xid, other, message) {
+                    self.refuse(header.xid, error, message);
+                }
+            }
+            Err(error) => {
+                self.flush_flow_mods(bytes);
+                self.refuse(xid(message), error.into(), message);
+            }
+        }
+        Verdict::Continue
     }
 
     /// Agrees on the version, or says why not.
-    fn greet(
-        &mut self,
-        xid: u32,
-        decoded: Result<(Header, Message), DecodeError>,
-        answer: Answer<'_>,
-    ) -> Verdict {
+    fn greet(&mut self, xid: u32, decoded: Result<(Header, Message), DecodeError>) -> Verdict {
         let reason: &[u8] = match decoded {
             Ok((header, Message::Hello(hello))) if hello.speaks_1_3(&header) => {
-                self.greeted = true;
+                self.peer().set_greeted();
                 return Verdict::Continue;
             }
             Ok((_, Message::Hello(_))) => {
@@ -82,155 +153,54 @@ impl Session {
             _ => b"the first message must be a HELLO",
         };
         let code = ErrorCode::OFPHFC_INCOMPATIBLE;
-        answer(Message::Error(ErrorMessage { code, data: reason.to_vec() }).encode(xid));
+        self.answer(xid, &Message::Error(ErrorMessage { code, data: reason.to_vec() }));
         Verdict::Close
     }
 
-    /// Whether the answer, if any, was wanted.
-    fn respond(
-        &mut self,
-        xid: u32,
-        message: Message,
-        answer: Answer<'_>,
-    ) -> Result<bool, FlowError> {
-        let bridge = &self.bridge;
-        let reply = match message {
-            Message::EchoRequest(data) => Message::EchoReply(data),
-            Message::FeaturesRequest => Message::FeaturesReply(bridge.features()),
-            Message::GetConfigRequest => Message::GetConfigReply(self.config),
-            Message::SetConfig(config) => {
-                self.set_config(config)?;
-                return Ok(true);
-            }
-            Message::FlowMod(flow_mod) => {
-                bridge.flow_mod(&flow_mod)?;
-                return Ok(true);
-            }
-            Message::BarrierRequest => {
-                bridge.barrier();
-                Message::BarrierReply
-            }
-            Message::MultipartRequest(MultipartRequest::Flow(request)) => {
-                let flows = bridge.flows(&request)?;
-                return Ok(send_flows(xid, flows, answer));
-            }
-            Message::MultipartRequest(request) => {
-                Message::MultipartReply { reply: self.describe(&request)?, more: false }
-            }
-            // To answer an error with an error would never end.
-            Message::Hello(_) | Message::Error(_) | Message::EchoReply(_) => return Ok(true),
-            Message::FeaturesReply(_)
-            | Message::GetConfigReply(_)
-            | Message::MultipartReply { .. }
-            | Message::PacketIn(_)
-            | Message::FlowRemoved(_)
-            | Message::PortStatus(_)
-            | Message::RoleReply(_)
-            | Message::GetAsyncReply(_)
-            | Message::BarrierReply => {
-                return Err(refusal(ErrorCode::OFPBRC_BAD_TYPE, "only a switch sends this"));
-            }
-            Message::BundleControl(_) | Message::BundleAdd(_) => {
-                let code = ErrorCode::OFPBRC_BAD_EXPERIMENTER;
-                return Err(refusal(code, "bundles are not supported"));
-            }
-            Message::PacketOut(_)
-            | Message::GroupMod(_)
-            | Message::PortMod(_)
-            | Message::MeterMod(_)
-            | Message::RoleRequest(_)
-            | Message::GetAsyncRequest
-            | Message::SetAsync(_) => {
-                let code = ErrorCode::OFPBRC_BAD_TYPE;
-                return Err(refusal(code, "this type of message is not supported"));
-            }
-            unknown @ Message::Unknown { .. } => {
-                let code = unknown.refusal().unwrap_or(ErrorCode::OFPBRC_BAD_TYPE);
-                return Err(refusal(code, "this type of message is not supported"));
-            }
-        };
-        Ok(answer(reply.encode(xid)))
-    }
-
-    fn set_config(&mut self, config: SwitchConfig) -> Result<(), FlowError> {
-        if config.flags != 0 {
-            return Err(refusal(
-                ErrorCode::OFPSCFC_BAD_FLAGS,
-                "fragments are neither dropped nor reassembled here",
-            ));
+    /// Carries out the flow-mods that wait, all under one lock.
+    fn flush_flow_mods(&mut self, bytes: &[u8]) {
+        if self.flow_mods.is_empty() {
+            return;
         }
-        self.config = config;
-        Ok(())
+        let pending = std::mem::take(&mut self.flow_mods);
+        let (places, flow_mods): (Vec<_>, Vec<_>) =
+            pending.into_iter().map(|p| ((p.xid, p.range), p.flow_mod)).unzip();
+        let outcomes = match self.check_may_change() {
+            Ok(()) => self.bridge.flow_mods(&flow_mods),
+            Err(error) => vec![Err(error); flow_mods.len()],
+        };
+        for ((xid, range), outcome) in places.into_iter().zip(outcomes) {
+            if let Err(error) = outcome {
+                self.refuse(xid, error, bytes.get(range).unwrap_or_default());
+            }
+        }
     }
 
-    /// The answer to every multipart request but that for flows.
-    fn describe(&self, request: &MultipartRequest) -> Result<MultipartReply, FlowError> {
-        let bridge = &self.bridge;
-        Ok(match request {
-            MultipartRequest::Desc => MultipartReply::Desc(bridge.description()),
-            MultipartRequest::Flow(request) => MultipartReply::Flow(bridge.flows(request)?),
-            MultipartRequest::Aggregate(request) => {
-                MultipartReply::Aggregate(bridge.aggregate(request)?)
-            }
-            MultipartRequest::Table => MultipartReply::Table(bridge.tables()),
-            MultipartRequest::PortStats { port_no } => {
-                let mut ports = bridge.port_stats();
-                if *port_no != OFPP_ANY {
-                    ports.retain(|port| port.port_no == *port_no);
-                    if ports.is_empty() {
-                        return Err(refusal(ErrorCode::OFPBRC_BAD_PORT, "there is no such port"));
-                    }
-                }
-                MultipartReply::PortStats(ports)
-            }
-            MultipartRequest::TableFeatures(changes) if changes.is_empty() => {
-                MultipartReply::TableFeatures(bridge.table_features())
-            }
-            MultipartRequest::TableFeatures(_) => {
-                return Err(refusal(
-                    ErrorCode::OFPTFFC_EPERM,
-                    "the tables' features cannot be changed",
-                ));
-            }
-            MultipartRequest::PortDesc => MultipartReply::PortDesc(bridge.ports()),
-            MultipartRequest::Queue { .. }
-            | MultipartRequest::Group { .. }
-            | MultipartRequest::GroupDesc
-            | MultipartRequest::GroupFeatures
-            | MultipartRequest::Meter { .. }
-            | MultipartRequest::MeterConfig { .. }
-            | MultipartRequest::MeterFeatures => {
-                return Err(refusal(
-                    ErrorCode::OFPBRC_BAD_MULTIPART,
-                    "this type of multipart is not supported",
-                ));
-            }
-        })
-    }
-
-    fn log_refusal(&self, xid: u32, error: FlowError) {
+    /// Answers a message with an error.
+    pub(super) fn refuse(&mut self, xid: u32, error: FlowError, message: &[u8]) {
         if let Some(suppressed) = self.log.allow() {
             let bridge = self.bridge.name();
             tracing::info!(bridge, xid, %error, suppressed, "refused an OpenFlow message");
         }
+        self.answer(xid, &Message::error(error.code, message));
+    }
+
+    pub(super) fn answer(&mut self, xid: u32, message: &Message) {
+        self.answers.extend_from_slice(&message.encode(xid));
+    }
+
+    /// Queues the answers made so far.
+    fn flush(&mut self) {
+        let answers = std::mem::take(&mut self.answers);
+        self.peer().reply(answers);
     }
 }
 
-/// Sends flows in chunks, each encoded when the one before has left.
-fn send_flows(xid: u32, mut flows: Vec<FlowStats>, answer: Answer<'_>) -> bool {
-    loop {
-        let rest = flows.split_off(flows.len().min(FLOWS_PER_CHUNK));
-        let more = !rest.is_empty();
-        let reply = MultipartReply::Flow(std::mem::replace(&mut flows, rest));
-        if !answer(Message::MultipartReply { reply, more }.encode(xid)) {
-            return false;
-        }
-        if !more {
-            return true;
-        }
+/// The transaction id in a message's header.
+pub(super) fn xid(message: &[u8]) -> u32 {
+    match message.first_chunk::<HEADER_BYTES>() {
+        // Also of a header whose length cannot be.
+        Some([_, _, _, _, xid @ ..]) => u32::from_be_bytes(*xid),
+        None => 0,
     }
-}
-
-fn refusal(code: ErrorCode, detail: &'static str) -> FlowError {
-    FlowError { code, detail }
 }

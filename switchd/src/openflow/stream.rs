@@ -1,54 +1,56 @@
 //! Cuts a byte stream into OpenFlow messages.
 
-use tollgate_openflow::limits::MESSAGE_MAX_BYTES;
+use std::ops::Range;
+
 use tollgate_openflow::message::{HEADER_BYTES, Header};
 
-/// What has arrived of a connection's byte stream: at most one message and one read.
-#[derive(Debug, Default)]
-pub(super) struct MessageStream {
-    bytes: Vec<u8>,
+/// Whole messages at the start of `bytes`, as ranges, one after the other.
+#[derive(Clone, Debug)]
+pub(super) struct Messages<'a> {
+    bytes: &'a [u8],
+    at: usize,
 }
 
-/// The stream cannot be followed: a length field is smaller than the header.
+/// What the next message is.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct LostStream;
+pub(super) enum Next {
+    /// A whole one.
+    Message(Range<usize>),
+    /// None yet.
+    Incomplete,
+    /// The stream cannot be followed: a length field is smaller than the header, which is here.
+    Lost(Range<usize>),
+}
 
-impl MessageStream {
-    /// Bytes that may be appended before whole messages are taken out.
-    pub(super) const READ_BYTES: usize = MESSAGE_MAX_BYTES;
-
-    /// Appends what was read.
-    pub(super) fn extend(&mut self, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
+impl<'a> Messages<'a> {
+    /// The messages of `bytes` from `at` on.
+    pub(super) fn new(bytes: &'a [u8], at: usize) -> Self {
+        Self { bytes, at }
     }
 
-    /// Whether a message has begun and is not complete.
-    pub(super) fn is_partial(&self) -> bool {
-        !self.bytes.is_empty()
+    /// Where the next message begins.
+    pub(super) fn position(&self) -> usize {
+        self.at
     }
 
-    /// Takes all complete messages out. Those before a length that cannot be are still returned.
-    pub(super) fn take_messages(&mut self) -> (Vec<Vec<u8>>, Result<(), LostStream>) {
-        let mut messages = Vec::new();
-        let mut rest = self.bytes.as_slice();
-        let mut state = Ok(());
-        while let Some(header) = rest.first_chunk::<HEADER_BYTES>() {
-            let Ok(header) = Header::decode(*header) else {
-                // Enough of it to be quoted in the refusal.
-                messages.push(rest.get(..HEADER_BYTES).unwrap_or(rest).to_vec());
-                rest = &[];
-                state = Err(LostStream);
-                break;
-            };
-            let Some((message, after)) = rest.split_at_checked(usize::from(header.length)) else {
-                break;
-            };
-            messages.push(message.to_vec());
-            rest = after;
+    /// Moves past the next message, if it is whole.
+    pub(super) fn next(&mut self) -> Next {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        let Some(header) = rest.first_chunk::<HEADER_BYTES>() else { return Next::Incomplete };
+        let Ok(header) = Header::decode(*header) else {
+            return Next::Lost(self.at..self.at + HEADER_BYTES);
+        };
+        let end = self.at + usize::from(header.length);
+        if end > self.bytes.len() {
+            return Next::Incomplete;
         }
-        let consumed = self.bytes.len() - rest.len();
-        self.bytes.drain(..consumed);
-        (messages, state)
+        let start = std::mem::replace(&mut self.at, end);
+        Next::Message(start..end)
+    }
+
+    /// Whether something can be done now: a message is whole, or the stream is lost.
+    pub(super) fn is_ready(&self) -> bool {
+        !matches!(self.clone().next(), Next::Incomplete)
     }
 }
 
@@ -70,27 +72,32 @@ mod tests {
             piece in 1_usize..400,
         ) {
             let sent: Vec<_> = bodies.iter().map(|body| message(body)).collect();
-            let mut stream = MessageStream::default();
+            let mut buffer = Vec::new();
             let mut received = Vec::new();
             for piece in sent.concat().chunks(piece) {
-                stream.extend(piece);
-                let (messages, state) = stream.take_messages();
-                prop_assert_eq!(state, Ok(()));
-                received.extend(messages);
+                buffer.extend_from_slice(piece);
+                let mut messages = Messages::new(&buffer, 0);
+                while let Next::Message(range) = messages.next() {
+                    received.push(buffer[range].to_vec());
+                }
+                prop_assert!(!messages.is_ready());
+                let done = messages.position();
+                buffer.drain(..done);
             }
             prop_assert_eq!(received, sent);
-            prop_assert!(!stream.is_partial());
+            prop_assert!(buffer.is_empty());
         }
     }
 
     #[test]
     fn a_length_that_cannot_be_ends_the_stream_after_what_came_before() {
-        let mut stream = MessageStream::default();
         let good = message(b"x");
-        stream.extend(&good);
-        stream.extend(&[4, 2, 0, 7, 0, 0, 0, 9, 1, 2, 3]);
-        let (messages, state) = stream.take_messages();
-        assert_eq!(messages, [good, vec![4, 2, 0, 7, 0, 0, 0, 9]]);
-        assert_eq!(state, Err(LostStream));
+        let bytes = [&good[..], &[4, 2, 0, 7, 0, 0, 0, 9, 1, 2, 3]].concat();
+        let mut messages = Messages::new(&bytes, 0);
+        assert_eq!(messages.next(), Next::Message(0..9));
+        for _ in 0..2 {
+            assert!(messages.is_ready());
+            assert_eq!(messages.next(), Next::Lost(9..17));
+        }
     }
 }

@@ -13,20 +13,66 @@ use super::gone::Gone;
 use super::limits::RULES_PER_CHUNK;
 use super::rule::Rule;
 
+/// What became of a command.
+type Outcome = Result<(), FlowError>;
+
 impl Core {
     /// Carries out one command.
     pub(super) fn flow_mod(&self, id: BridgeId, flow_mod: &FlowMod) -> Result<(), FlowError> {
-        let prepared = Prepared::new(flow_mod)?;
+        self.flow_mods(id, std::slice::from_ref(flow_mod)).into_iter().collect()
+    }
+
+    /// Carries out commands in order, those that need no search under one lock, and says what
+    /// became of each.
+    pub(super) fn flow_mods(
+        &self,
+        id: BridgeId,
+        flow_mods: &[FlowMod],
+    ) -> Vec<Result<(), FlowError>> {
+        let mut outcomes = vec![Ok(()); flow_mods.len()];
+        let mut direct = Vec::new();
         let _changing = self.changing();
-        let Some(selector) = prepared.search() else {
-            return self
-                .change(id, |bridge, now_ms, changes| prepared.apply(bridge, now_ms, changes));
-        };
+        for (flow_mod, outcome) in flow_mods.iter().zip(&mut outcomes) {
+            match Prepared::new(flow_mod) {
+                Ok(command) if command.search().is_none() => direct.push((command, outcome)),
+                Ok(command) => {
+                    self.change_directly(id, std::mem::take(&mut direct));
+                    *outcome = self.search_and_change(id, &command);
+                }
+                Err(error) => *outcome = Err(error),
+            }
+        }
+        self.change_directly(id, direct);
+        outcomes
+    }
+
+    /// Carries out commands that find their rules without a search.
+    fn change_directly(&self, id: BridgeId, commands: Vec<(Prepared, &mut Outcome)>) {
+        if commands.is_empty() {
+            return;
+        }
+        let (commands, mut places): (Vec<_>, Vec<_>) = commands.into_iter().unzip();
+        let changed = self.change(id, |bridge, now_ms, changes| {
+            for (command, place) in commands.into_iter().zip(&mut places) {
+                // What is refused has changed nothing.
+                **place = command.apply(bridge, now_ms, changes);
+            }
+            Ok(())
+        });
+        if let Err(error) = changed {
+            // The bridge is gone, for all of them.
+            places.into_iter().for_each(|place| *place = Err(error));
+        }
+    }
+
+    /// Carries out a command about rules that have to be looked for.
+    fn search_and_change(&self, id: BridgeId, command: &Prepared) -> Outcome {
+        let Some(selector) = command.search() else { return Ok(()) };
         // The search may look at a million rules, and packets want to look at some as well.
         let selected = selector.select(self.read().bridge(id)?);
         for chunk in selected.chunks(RULES_PER_CHUNK) {
             self.change(id, |bridge, _, changes| {
-                prepared.apply_to(bridge, chunk, changes);
+                command.apply_to(bridge, chunk, changes);
                 Ok(())
             })?;
         }

@@ -263,6 +263,17 @@ impl Pipeline {
         Ok(())
     }
 
+    /// Changes a bridge's tables as [`flow_mod`](Self::flow_mod) does, in order. One that is refused
+    /// does not keep the others from being carried out.
+    ///
+    /// # Errors
+    /// For each, what the OpenFlow specification asks for.
+    pub fn flow_mods(&self, bridge: BridgeId, flow_mods: &[FlowMod]) -> Vec<Result<(), FlowError>> {
+        let outcomes = self.core.flow_mods(bridge, flow_mods);
+        self.revalidator.unpark();
+        outcomes
+    }
+
     /// Carries out all of `flow_mods` or, if one is refused, none of them. No packet meets some of
     /// them only.
     ///

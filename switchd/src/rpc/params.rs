@@ -61,6 +61,26 @@ impl Params {
         self.optional_text(name)?.ok_or_else(|| missing(name, "a string"))
     }
 
+    /// Texts that must be there, though there may be none of them.
+    ///
+    /// # Errors
+    /// When they are absent or something else.
+    pub fn texts(&mut self, name: &'static str) -> Result<Vec<String>, RpcError> {
+        const WANTED: &str = "an array of strings";
+        let values = match self.take(name) {
+            None => return Err(missing(name, WANTED)),
+            Some(Value::Array(values)) => values,
+            Some(other) => return Err(wrong(name, WANTED, &other)),
+        };
+        let text = |value| match value {
+            Value::String(text) => Ok(text),
+            other => Err(RpcError::invalid_params(format!(
+                "parameter `{name}` must be {WANTED}, and {other} is none"
+            ))),
+        };
+        values.into_iter().map(text).collect()
+    }
+
     /// A whole number within `allowed` that may be absent.
     ///
     /// # Errors
@@ -162,6 +182,8 @@ mod tests {
             params(json!({"name": 1.5})).optional_integer("name", 1..=8_u16).unwrap_err(),
             params(json!({"name": "1"})).optional_number("name").unwrap_err(),
             params(json!({"name": "yes"})).boolean("name").unwrap_err(),
+            params(json!({"name": "one"})).texts("name").unwrap_err(),
+            params(json!({"name": ["one", 2]})).texts("name").unwrap_err(),
         ];
         for (error, wanted) in messages.iter().zip([
             "a string",
@@ -170,6 +192,8 @@ mod tests {
             "from 1 to 8, not 1.5",
             "a number, not \"1\"",
             "true or false, not \"yes\"",
+            "an array of strings, not \"one\"",
+            "2 is none",
         ]) {
             assert_eq!(error.code, RpcError::INVALID_PARAMS);
             assert!(error.message.contains("`name`"), "{error}");

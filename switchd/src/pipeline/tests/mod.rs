@@ -1,5 +1,6 @@
 //! The pipeline against oracles, with a stand-in for the PMDs.
 
+mod batches;
 mod counters;
 mod equivalence;
 mod flow_mods;
