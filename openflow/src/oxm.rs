@@ -94,10 +94,17 @@ impl OxmField {
             ErrorCode::OFPBAC_BAD_LEN => error,
             _ => DecodeError::new(ErrorCode::OFPBAC_BAD_SET_TYPE, error.detail),
         };
-        OxmField::decode(input).map_err(refused)?.ok_or(DecodeError::new(
-            ErrorCode::OFPBAC_BAD_SET_TYPE,
-            "the packet type cannot be set",
-        ))
+        match OxmField::decode(input).map_err(refused)? {
+            Some(field) if field.field() == Field::InPort => Err(DecodeError::new(
+                ErrorCode::OFPBAC_BAD_SET_TYPE,
+                "the ingress port is set by Nicira's 16-bit field only",
+            )),
+            Some(field) => Ok(field),
+            None => Err(DecodeError::new(
+                ErrorCode::OFPBAC_BAD_SET_TYPE,
+                "the packet type cannot be set",
+            )),
+        }
     }
 
     /// Reads one OXM element. `None`: it was `packet_type=(0,0)`, which Open vSwitch sends in a

@@ -208,8 +208,10 @@ pub(crate) fn encode_duration(duration: Duration, out: &mut Writer) {
     out.u32(duration.subsec_nanos());
 }
 
+/// The same; nanoseconds that make a whole second are cut, so that every time read can be sent.
 pub(crate) fn decode_duration(input: &mut Reader<'_>) -> Result<Duration, DecodeError> {
-    let seconds = u64::from(input.u32()?);
-    let nanoseconds = u64::from(input.u32()?);
-    Ok(Duration::from_secs(seconds) + Duration::from_nanos(nanoseconds))
+    const NANOSECONDS_MAX: u32 = 999_999_999;
+    let seconds = input.u32()?;
+    let nanoseconds = input.u32()?.min(NANOSECONDS_MAX);
+    Ok(Duration::new(seconds.into(), nanoseconds))
 }

@@ -191,6 +191,8 @@ fn a_bad_action_is_refused_with_its_reason() {
         // set_field: unknown field, one that cannot be set, a mask, no present bit, lengths.
         ("", "0019 0010 8000fe04 0a000001 00000000", E::OFPBAC_BAD_SET_TYPE),
         ("", "0019 0010 80000a02 0800 000000000000", E::OFPBAC_BAD_SET_TYPE),
+        // The ingress port is set in 16 bits (NXM_OF_IN_PORT).
+        ("", "0019 0010 80000004 01020304 00000000", E::OFPBAC_BAD_SET_TYPE),
         ("", "0019 0018 8000070c 000000000001 00000000000f 00000000", E::OFPBAC_BAD_SET_TYPE),
         ("80000c02 100a", "0019 0010 80000c02 000a 000000000000", E::OFPBAC_BAD_SET_ARGUMENT),
         ("", "0019 0010 80000c02 f00a 000000000000", E::OFPBAC_BAD_SET_ARGUMENT),

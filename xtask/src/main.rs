@@ -1,8 +1,9 @@
-//! Developer commands: `cargo xtask demo | test | compare`.
+//! Developer commands: `cargo xtask demo | test | fuzz | compare`.
 #![allow(clippy::print_stdout)]
 
 mod compare;
 mod demo;
+mod fuzz;
 mod generator;
 mod interrupt;
 mod machine;
@@ -27,6 +28,8 @@ enum Verb {
     Demo(demo::Arguments),
     /// Checks format and lints, then runs all tests; peers that are missing are skipped (REQUIRE_PEERS=1: fail).
     Test(test::Arguments),
+    /// Throws random and damaged frames and messages at what reads them.
+    Fuzz(fuzz::Arguments),
     /// Measures cycles per packet and Mpps beside OVS-DPDK, alternating in one run.
     Compare(compare::Arguments),
 }
@@ -35,6 +38,7 @@ fn main() -> anyhow::Result<()> {
     match Arguments::parse().verb {
         Verb::Demo(arguments) => demo::run(&arguments),
         Verb::Test(arguments) => test::run(&arguments),
+        Verb::Fuzz(arguments) => fuzz::run(&arguments),
         Verb::Compare(arguments) => compare::run(&arguments),
     }
 }

@@ -118,7 +118,7 @@ fn has_nextest() -> bool {
 }
 
 /// The cargo that runs us, at the workspace's root.
-fn cargo() -> Command {
+pub(crate) fn cargo() -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."));
     cargo
