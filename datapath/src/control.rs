@@ -19,7 +19,7 @@ use crate::limits::{
     DEFAULT_PUNT_PPS, INJECTION_SLOTS, MAX_PORTS, MAX_PORTS_PER_TENANT, MAX_TENANTS,
     PUNT_BURST_DIVISOR, RETURN_SLOTS, STALE_PER_MAIL,
 };
-use crate::mail::{Mail, Mailbox, PmdGone, mailbox};
+use crate::mail::{Mail, Mailbox, PmdGone, StaleFlow, mailbox};
 use crate::megaflow::Megaflow;
 use crate::pmd::{Pmd, PmdParts, PortSlot, TenantSlot};
 use crate::ring_host::PortRings;
@@ -410,11 +410,10 @@ impl Datapath {
         generation: u64,
         stale: &[Arc<Megaflow>],
     ) -> Result<(), ControlError> {
-        for handle in &self.pmds {
-            let removals = stale
-                .chunks(STALE_PER_MAIL)
-                .map(|chunk| Mail::Stale(chunk.iter().map(|megaflow| megaflow.matcher).collect()));
-            handle.mailbox.call(std::iter::once(Mail::Generation(generation)).chain(removals))?;
+        self.tell_all(|| Mail::Generation(generation))?;
+        // From here on none of them is put into a cache, so what is in none stays out.
+        for (pmd, handle) in self.pmds.iter().enumerate() {
+            handle.mailbox.call(forget_orders(pmd, stale))?;
         }
         Ok(())
     }
@@ -461,6 +460,15 @@ impl Drop for Datapath {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// The orders that make a PMD forget those of the megaflows that it has cached.
+pub(crate) fn forget_orders(pmd: usize, stale: &[Arc<Megaflow>]) -> impl Iterator<Item = Mail> {
+    let mut held = stale.iter().filter(move |megaflow| megaflow.stats.slot_at(pmd).is_some());
+    std::iter::from_fn(move || {
+        let chunk: Box<[_]> = held.by_ref().take(STALE_PER_MAIL).map(StaleFlow::of).collect();
+        (!chunk.is_empty()).then_some(Mail::Stale(chunk))
+    })
 }
 
 impl Registry {

@@ -31,8 +31,12 @@ pub const MAIL_PER_TURN: usize = 4;
 /// Mail that may wait; the sender waits beyond it.
 pub const MAILBOX_SLOTS: usize = 256;
 
-/// Stale megaflows named in one piece of mail: removing one costs about a cache miss or two.
-pub const STALE_PER_MAIL: usize = 32;
+/// Discards of mail that wait for the control side, which takes them while it sends and waits.
+pub const DISCARD_SLOTS: usize = 1024;
+
+/// Stale megaflows named in one piece of mail, the only such piece of a turn: forgetting one costs a
+/// few cache misses, all of them together less than a quantum.
+pub const STALE_PER_MAIL: usize = 16;
 
 /// Bytes of misses that one tenant may have queued on one PMD: some 200 small frames, or 28 jumbo
 /// ones.

@@ -9,12 +9,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rtrb::{Consumer, Producer, RingBuffer};
-use tollgate_packet::{FlowMatch, PortIndex};
+use tollgate_packet::PortIndex;
 use tollgate_policy::TenantIndex;
 use tollgate_vhost::ActiveVring;
 
 use crate::control::TenantSettings;
-use crate::limits::{MAILBOX_SLOTS, RETURN_SLOTS};
+use crate::limits::{DISCARD_SLOTS, MAILBOX_SLOTS};
+use crate::megaflow::Megaflow;
 use crate::pmd::{PortSlot, TenantSlot};
 use crate::shared::PmdShared;
 use crate::token_bucket::TokenBucket;
@@ -31,10 +32,23 @@ pub(crate) enum Mail {
     RingStop(PortIndex, u16),
     /// Refuse megaflows walked under an older generation from now on.
     Generation(u64),
-    /// Forget the megaflows with these matches.
-    Stale(Box<[FlowMatch]>),
+    /// Forget these megaflows; the PMD's references come back in their places.
+    Stale(Box<[StaleFlow]>),
     Protection(bool),
     Stop,
+}
+
+/// A megaflow that is to be forgotten, and what the cache held once it is.
+#[derive(Debug)]
+pub(crate) struct StaleFlow {
+    pub(crate) megaflow: Arc<Megaflow>,
+    pub(crate) forgotten: Option<Arc<Megaflow>>,
+}
+
+impl StaleFlow {
+    pub(crate) fn of(megaflow: &Arc<Megaflow>) -> Self {
+        Self { megaflow: Arc::clone(megaflow), forgotten: None }
+    }
 }
 
 /// What comes back on an order, to be dropped off the PMD.
@@ -46,7 +60,7 @@ pub(crate) enum Discard {
     #[expect(dead_code, reason = "as above")]
     Tenant(Box<TenantSlot>),
     #[expect(dead_code, reason = "as above")]
-    Stale(Box<[FlowMatch]>),
+    Stale(Box<[StaleFlow]>),
     #[expect(dead_code, reason = "as above")]
     PuntLimit(Arc<TokenBucket>),
 }
@@ -81,22 +95,36 @@ pub(crate) struct PmdMail {
 /// Makes both sides of a PMD's mail.
 pub(crate) fn mailbox(shared: Arc<PmdShared>) -> (Mailbox, PmdMail) {
     let (orders, orders_out) = RingBuffer::new(MAILBOX_SLOTS);
-    let (discards_in, discards) = RingBuffer::new(RETURN_SLOTS);
+    let (discards_in, discards) = RingBuffer::new(DISCARD_SLOTS);
     let ends = Mutex::new(MailboxEnds { orders, discards, sent: 0 });
     (Mailbox { ends, shared }, PmdMail { orders: orders_out, discards: discards_in, taken: 0 })
 }
 
+impl MailboxEnds {
+    /// Drops what has come back, but for a ring.
+    fn take_discards(&mut self, ring: &mut Option<Box<ActiveVring>>) {
+        while let Ok(discard) = self.discards.pop() {
+            if let Discard::Ring(returned) = discard {
+                *ring = Some(returned);
+            }
+        }
+    }
+}
+
 impl Mailbox {
-    /// Sends the orders and waits until the PMD has carried out the last.
+    /// Sends the orders and waits until the PMD has carried out the last. A ring that it gives back
+    /// is returned (no call is about more than one), everything else is dropped.
     pub(crate) fn call(
         &self,
         orders: impl IntoIterator<Item = Mail>,
-    ) -> Result<Vec<Discard>, PmdGone> {
+    ) -> Result<Option<Box<ActiveVring>>, PmdGone> {
         let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut discards = Vec::new();
+        let mut ring = None;
         for order in orders {
             let mut unsent = Some(order);
             self.wait_until(|| {
+                // The PMD takes no order while it has no room to give something back.
+                ends.take_discards(&mut ring);
                 if let Some(order) = unsent.take()
                     && let Err(rtrb::PushError::Full(order)) = ends.orders.push(order)
                 {
@@ -108,15 +136,11 @@ impl Mailbox {
         }
         let sent = ends.sent;
         let done = self.wait_until(|| {
-            while let Ok(discard) = ends.discards.pop() {
-                discards.push(discard);
-            }
+            ends.take_discards(&mut ring);
             self.shared.mail_acked.load(Ordering::Acquire) >= sent
         });
-        while let Ok(discard) = ends.discards.pop() {
-            discards.push(discard);
-        }
-        done.map(|()| discards)
+        ends.take_discards(&mut ring);
+        done.map(|()| ring)
     }
 
     /// Polls with short sleeps: the PMD answers within a turn, but must not have to wake us.

@@ -1,8 +1,9 @@
 //! What the slow path decides once for many packets.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use tollgate_classifier::FlowSlot;
 use tollgate_frame::DropReason;
 use tollgate_packet::edit::Edit;
 use tollgate_packet::{FlowMatch, PortIndex};
@@ -55,12 +56,16 @@ impl Megaflow {
     }
 }
 
-/// Counters of one megaflow: written by the one PMD that holds it, read by anybody.
+/// Counters of one megaflow, and where it is cached: written by the one PMD that holds it, read by
+/// anybody.
 #[derive(Debug, Default)]
 pub struct MegaflowStats {
     packets: AtomicU64,
     bytes: AtomicU64,
     last_used_tsc: AtomicU64,
+    slot: AtomicU64,
+    /// The PMD that caches the megaflow, counted from 1; 0 where none does.
+    holder: AtomicUsize,
 }
 
 impl MegaflowStats {
@@ -81,6 +86,25 @@ impl MegaflowStats {
     /// Bytes so far, as received.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Notes where the megaflow is cached now.
+    pub(crate) fn settle(&self, pmd: usize, slot: FlowSlot) {
+        let slot = u64::from(slot.version) << 32 | u64::from(slot.index);
+        self.slot.store(slot, Ordering::Relaxed);
+        self.holder.store(pmd + 1, Ordering::Release);
+    }
+
+    /// Notes that it is cached no longer.
+    pub(crate) fn leave(&self) {
+        self.holder.store(0, Ordering::Release);
+    }
+
+    /// Where on a PMD it is cached, if it is.
+    pub(crate) fn slot_at(&self, pmd: usize) -> Option<FlowSlot> {
+        let is_here = self.holder.load(Ordering::Acquire) == pmd + 1;
+        let slot = self.slot.load(Ordering::Relaxed);
+        is_here.then_some(FlowSlot { index: slot as u32, version: (slot >> 32) as u32 })
     }
 
     /// When the last packet passed; 0 before the first.

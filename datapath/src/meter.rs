@@ -157,3 +157,79 @@ impl Tally {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HZ: u64 = 3_000_000_000;
+
+    fn meter(unit: MeterUnit, bands: &[(u32, u32)]) -> Meter {
+        let bands = bands.iter().map(|(rate, burst)| MeterBand { rate: *rate, burst: *burst });
+        Meter::new(&MeterConfig { unit, bands: bands.collect() }, HZ, 0).unwrap()
+    }
+
+    /// Packets that pass of `offered_pps` for `seconds`, evenly spaced.
+    fn passed(meter: &Meter, frame_bytes: u32, offered_pps: u64, seconds: u64) -> u64 {
+        let sent = 0..offered_pps * seconds;
+        let at_tsc =
+            |packet: u64| (u128::from(packet) * u128::from(HZ) / u128::from(offered_pps)) as u64;
+        sent.filter(|packet| meter.admit(frame_bytes, at_tsc(*packet))).count() as u64
+    }
+
+    #[test]
+    fn packets_beyond_the_rate_are_dropped_one_by_one() {
+        for (rate, burst) in [(1, 1), (333, 10), (1000, 2), (9999, 5000)] {
+            let meter = meter(MeterUnit::Packets, &[(rate, burst)]);
+            let expected = u64::from(burst) + 20 * u64::from(rate);
+            let passed = passed(&meter, 64, 50_021, 20);
+            assert!(passed.abs_diff(expected) <= 1, "{rate} pps: {passed} instead of {expected}");
+        }
+    }
+
+    #[test]
+    fn kilobits_are_counted_in_bytes_of_frames() {
+        for (rate_kbps, burst_kbit, frame_bytes) in
+            [(8, 8, 64), (1000, 100, 1500), (10_000, 50, 61)]
+        {
+            let meter = meter(MeterUnit::Kilobits, &[(rate_kbps, burst_kbit)]);
+            let budget_bytes = 125 * (u64::from(burst_kbit) + 10 * u64::from(rate_kbps));
+            let passed = passed(&meter, frame_bytes, 40_013, 10);
+            let expected = budget_bytes / u64::from(frame_bytes);
+            assert!(passed.abs_diff(expected) <= 1, "{rate_kbps}: {passed} instead of {expected}");
+        }
+    }
+
+    #[test]
+    fn without_a_burst_a_second_of_the_rate_may_come_at_once() {
+        let meter = meter(MeterUnit::Packets, &[(100, 0)]);
+        assert_eq!((0..1000).filter(|_| meter.admit(64, 7)).count(), 100);
+        // A frame that the burst has no room for never passes.
+        let meter = self::meter(MeterUnit::Kilobits, &[(1, 0)]);
+        assert!(meter.admit(125, 0) && !meter.admit(126, HZ) && meter.admit(125, HZ));
+    }
+
+    #[test]
+    fn the_band_with_the_highest_rate_exceeded_applies() {
+        let meter = meter(MeterUnit::Packets, &[(10, 2), (30, 6), (20, 4)]);
+        let outcomes: Vec<_> = (0..9).map(|_| meter.admit(100, 0)).collect();
+        assert_eq!(outcomes.iter().filter(|passed| **passed).count(), 2);
+        // Two pass; then the first band is exceeded for two, the third for two more, the second for
+        // the rest: each measures what is offered, whatever another band drops.
+        let stats = meter.stats();
+        let dropped: Vec<_> = stats.bands.iter().map(|band| (band.packets, band.bytes)).collect();
+        assert_eq!(dropped, [(2, 200), (3, 300), (2, 200)]);
+        assert_eq!((stats.packets, stats.bytes), (9, 900));
+    }
+
+    #[test]
+    fn a_meter_without_bands_only_counts_and_bands_are_limited() {
+        let meter = meter(MeterUnit::Packets, &[]);
+        assert!((0..100).all(|now| meter.admit(64, now)));
+        assert_eq!(meter.stats().packets, 100);
+        let band = MeterBand { rate: 1, burst: 1 };
+        let config = |bands| MeterConfig { unit: MeterUnit::Packets, bands: vec![band; bands] };
+        assert!(Meter::new(&config(MAX_METER_BANDS), HZ, 0).is_ok());
+        assert_eq!(Meter::new(&config(MAX_METER_BANDS + 1), HZ, 0).unwrap_err(), TooManyBands);
+    }
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tollgate_packet::PortIndex;
 use tollgate_vhost::{ActiveVring, HostGone, RingHost};
 
-use crate::mail::{Discard, Mail, Mailbox};
+use crate::mail::{Mail, Mailbox};
 
 /// One port's rings on the PMD that polls them.
 #[derive(Debug)]
@@ -16,11 +16,7 @@ pub(crate) struct PortRings {
 
 impl PortRings {
     fn call(&self, order: Mail) -> Result<Option<Box<ActiveVring>>, HostGone> {
-        let discards = self.mailbox.call([order]).map_err(|_| HostGone)?;
-        Ok(discards.into_iter().find_map(|discard| match discard {
-            Discard::Ring(ring) => Some(ring),
-            _ => None,
-        }))
+        self.mailbox.call([order]).map_err(|_| HostGone)
     }
 }
 

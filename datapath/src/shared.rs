@@ -38,6 +38,8 @@ pub(crate) struct PmdShared {
     pub(crate) megaflows: AtomicU64,
     pub(crate) subtables: AtomicU64,
     pub(crate) notifications: AtomicU64,
+    pub(crate) forgotten: AtomicU64,
+    pub(crate) forgotten_per_turn_max: AtomicU64,
 }
 
 impl PmdShared {
@@ -62,6 +64,8 @@ impl PmdShared {
             megaflows: zero(),
             subtables: zero(),
             notifications: zero(),
+            forgotten: zero(),
+            forgotten_per_turn_max: zero(),
         }
     }
 
@@ -93,6 +97,8 @@ impl PmdShared {
             megaflows: load(&self.megaflows),
             subtables: load(&self.subtables),
             notifications: load(&self.notifications),
+            forgotten: load(&self.forgotten),
+            forgotten_per_turn_max: load(&self.forgotten_per_turn_max),
         }
     }
 }
@@ -151,6 +157,10 @@ pub struct PmdSnapshot {
     pub subtables: u64,
     /// Interrupts sent to guests.
     pub notifications: u64,
+    /// Stale megaflows that it was told to forget.
+    pub forgotten: u64,
+    /// The most of them in one turn.
+    pub forgotten_per_turn_max: u64,
 }
 
 impl PmdSnapshot {

@@ -59,8 +59,6 @@ pub struct Verdict {
 /// Why a PMD gave a megaflow back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvictionCause {
-    /// It was asked to, by [`tables_changed`](crate::Datapath::tables_changed).
-    Removed,
     /// Walked under tables older than the PMD has heard of; never cached.
     Refused,
     /// An equal match is cached already.
@@ -71,7 +69,9 @@ pub enum EvictionCause {
     InPortWild,
 }
 
-/// A megaflow that a PMD holds no longer; its counters are final.
+/// A megaflow that a PMD holds no longer, or never held; its counters are final. Those that
+/// [`tables_changed`](crate::Datapath::tables_changed) names do not come this way: when it returns,
+/// no PMD holds them.
 #[derive(Debug)]
 pub struct Evicted {
     /// The megaflow.

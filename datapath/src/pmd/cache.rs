@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rtrb::Producer;
 use tollgate_classifier::{ExactTable, FlowSlot, InsertError, MegaflowCache};
-use tollgate_packet::{FlowKey, FlowMatch};
+use tollgate_packet::FlowKey;
 
 use crate::megaflow::Megaflow;
 use crate::slow_path::{EvictionCause, Homebound};
@@ -12,6 +12,8 @@ use crate::slow_path::{EvictionCause, Homebound};
 /// Exact-match table in front of megaflows.
 #[derive(Debug)]
 pub(crate) struct FlowCache {
+    /// Whose it is.
+    pmd: usize,
     exact: ExactTable,
     megaflows: MegaflowCache<Arc<Megaflow>>,
     /// Megaflows walked under older tables are refused.
@@ -24,11 +26,13 @@ pub(crate) struct FlowCache {
 
 impl FlowCache {
     pub(crate) fn new(
+        pmd: usize,
         exact: ExactTable,
         megaflows: MegaflowCache<Arc<Megaflow>>,
         homeward: Producer<Homebound>,
     ) -> Self {
         Self {
+            pmd,
             exact,
             megaflows,
             min_generation: 0,
@@ -63,7 +67,10 @@ impl FlowCache {
         self.megaflow_hits += 1;
         self.subtable_probes += u64::from(probes);
         let owner = self.megaflows.get(slot)?.owner;
-        self.exact.insert(hash, key, slot, owner.0);
+        // The place of an entry whose megaflow is gone may be taken, whoever had it.
+        let megaflows = &self.megaflows;
+        let is_stale = |slot| megaflows.get(slot).is_none();
+        self.exact.insert_over_stale(hash, key, slot, owner.0, is_stale);
         Some(slot)
     }
 
@@ -82,13 +89,20 @@ impl FlowCache {
         if self.is_stale(&megaflow) {
             return self.send_home(megaflow, EvictionCause::Refused);
         }
-        if let Err((error, megaflow)) = self.megaflows.insert(megaflow.matcher, megaflow) {
-            let cause = match error {
-                InsertError::Duplicate => EvictionCause::Duplicate,
-                InsertError::InPortWild => EvictionCause::InPortWild,
-                InsertError::Full | InsertError::TooManySubtables => EvictionCause::CacheFull,
-            };
-            self.send_home(megaflow, cause);
+        match self.megaflows.insert(megaflow.matcher, megaflow) {
+            Ok(slot) => {
+                if let Some(megaflow) = self.megaflows.get(slot) {
+                    megaflow.stats.settle(self.pmd, slot);
+                }
+            }
+            Err((error, megaflow)) => {
+                let cause = match error {
+                    InsertError::Duplicate => EvictionCause::Duplicate,
+                    InsertError::InPortWild => EvictionCause::InPortWild,
+                    InsertError::Full | InsertError::TooManySubtables => EvictionCause::CacheFull,
+                };
+                self.send_home(megaflow, cause);
+            }
         }
     }
 
@@ -102,11 +116,12 @@ impl FlowCache {
         self.min_generation = self.min_generation.max(generation);
     }
 
-    /// Forgets the megaflow with this match, if there is one.
-    pub(crate) fn forget(&mut self, matcher: &FlowMatch) {
-        if let Some(megaflow) = self.megaflows.remove_match(matcher) {
-            self.send_home(megaflow, EvictionCause::Removed);
-        }
+    /// Forgets the megaflow and gives it out, if it is here.
+    pub(crate) fn forget(&mut self, megaflow: &Megaflow) -> Option<Arc<Megaflow>> {
+        let slot = megaflow.stats.slot_at(self.pmd)?;
+        let forgotten = self.megaflows.remove(slot)?;
+        forgotten.stats.leave();
+        Some(forgotten)
     }
 
     /// Things that can be sent home now. Whoever is about to send some asks first.

@@ -1,11 +1,11 @@
 //! Taking in mail.
 
-use std::sync::atomic::Ordering::Release;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use tollgate_packet::PortIndex;
 use tollgate_vhost::ActiveVring;
 
-use crate::limits::{MAIL_PER_TURN, STALE_PER_MAIL};
+use crate::limits::MAIL_PER_TURN;
 use crate::mail::{Discard, Mail};
 use crate::pmd::Pmd;
 
@@ -13,19 +13,23 @@ impl Pmd {
     /// Carries out a few orders; `true` when there was one.
     pub(crate) fn take_mail(&mut self) -> bool {
         let mut taken = 0;
-        // An order is taken only when all that it may give back has room.
-        while taken < MAIL_PER_TURN
-            && self.mail.discards.slots() > 0
-            && self.cache.homeward_room() >= STALE_PER_MAIL
-        {
+        let forgotten_before = self.forgotten;
+        // An order is taken only when what it may give back has room.
+        while taken < MAIL_PER_TURN && self.mail.discards.slots() > 0 {
             let Ok(order) = self.mail.orders.pop() else { break };
-            taken += 1;
+            // An order to forget many megaflows is a turn's work.
+            taken = if matches!(order, Mail::Stale(_)) { MAIL_PER_TURN } else { taken + 1 };
             if let Some(discard) = self.carry_out(order) {
                 let pushed = self.mail.discards.push(discard);
                 debug_assert!(pushed.is_ok(), "room was asked for before");
             }
             self.mail.taken += 1;
             self.shared.mail_acked.store(self.mail.taken, Release);
+        }
+        let forgotten = self.forgotten - forgotten_before;
+        if forgotten > 0 {
+            self.shared.forgotten.store(self.forgotten, Relaxed);
+            self.shared.forgotten_per_turn_max.fetch_max(forgotten, Relaxed);
         }
         taken > 0
     }
@@ -77,9 +81,12 @@ impl Pmd {
                 self.cache.require_generation(generation);
                 None
             }
-            Mail::Stale(matches) => {
-                matches.iter().for_each(|matcher| self.cache.forget(matcher));
-                Some(Discard::Stale(matches))
+            Mail::Stale(mut stale) => {
+                for flow in &mut stale {
+                    flow.forgotten = self.cache.forget(&flow.megaflow);
+                }
+                self.forgotten += stale.len() as u64;
+                Some(Discard::Stale(stale))
             }
             Mail::Protection(on) => {
                 self.accounts.scheduler.set_protection(on);
@@ -104,5 +111,110 @@ impl Pmd {
                 if listed { None } else { slot.stop(vring_index).0.map(Discard::Ring) }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rtrb::RingBuffer;
+    use tollgate_accel::tsc;
+    use tollgate_frame::DropReason;
+    use tollgate_packet::{FlowKey, FlowMask, FlowMatch};
+    use tollgate_policy::TenantIndex;
+    use tollgate_vhost::Notifier;
+
+    use crate::control::{DatapathConfig, forget_orders};
+    use crate::handoff::handoff_mesh;
+    use crate::limits::STALE_PER_MAIL;
+    use crate::mail::{Mailbox, mailbox};
+    use crate::megaflow::{Megaflow, MegaflowStats};
+    use crate::pmd::{Pmd, PmdParts};
+    use crate::shared::PmdShared;
+
+    /// A PMD that polls when the test says so, without a way home.
+    fn pmd(config: &DatapathConfig) -> (Pmd, Mailbox) {
+        let shared = Arc::new(PmdShared::new());
+        let (mailbox, mail) = mailbox(Arc::clone(&shared));
+        let parts = PmdParts {
+            index: 0,
+            config,
+            handoff: handoff_mesh(1).remove(0),
+            tsc_hz: 1_000_000_000,
+            shared,
+            mail,
+            homeward: RingBuffer::new(1).0,
+            portless: None,
+            portless_counters: Arc::default(),
+            waker: Arc::default(),
+            notifier: Notifier::new().unwrap(),
+        };
+        (Pmd::new(parts).unwrap(), mailbox)
+    }
+
+    /// Addresses under masks of several widths, from several ports.
+    fn megaflow(number: u32) -> Arc<Megaflow> {
+        let key = FlowKey {
+            in_port: number % 16,
+            l4_dst: (number >> 16) as u16,
+            l4_src: number as u16,
+            ..FlowKey::default()
+        };
+        let ip_proto = if number.is_multiple_of(3) { 0xff } else { 0 };
+        let mask = FlowMask(FlowKey {
+            in_port: u32::MAX,
+            l4_dst: u16::MAX,
+            l4_src: u16::MAX,
+            ip_proto,
+            ..FlowKey::default()
+        });
+        Arc::new(Megaflow {
+            matcher: FlowMatch::new(&key, mask),
+            ops: Box::default(),
+            meters: Box::default(),
+            drop_reason: DropReason::RuleDrop,
+            owner: TenantIndex(1),
+            generation: 1,
+            stats: MegaflowStats::default(),
+        })
+    }
+
+    #[test]
+    #[expect(clippy::print_stdout, reason = "a figure to read, not to judge by")]
+    fn a_hundred_thousand_stale_megaflows_are_forgotten_a_few_in_each_turn() {
+        const FLOWS: u32 = 100_000;
+        let config = DatapathConfig {
+            megaflows_max: FLOWS as usize + 1,
+            exact_entries: 64,
+            ..DatapathConfig::default()
+        };
+        let (mut pmd, mailbox) = pmd(&config);
+        let megaflows: Vec<_> = (0..=FLOWS).map(megaflow).collect();
+        megaflows.iter().for_each(|megaflow| pmd.cache.install(Arc::clone(megaflow)));
+        assert_eq!(pmd.cache.megaflow_count(), FLOWS as usize + 1);
+        let (kept, stale) = megaflows.split_last().unwrap();
+
+        let mut turn_cycles = Vec::new();
+        std::thread::scope(|scope| {
+            let barrier = scope.spawn(|| mailbox.call(forget_orders(0, stale)).unwrap());
+            while !barrier.is_finished() {
+                let before = pmd.forgotten;
+                let began_tsc = tsc::now();
+                pmd.take_mail();
+                if pmd.forgotten > before {
+                    turn_cycles.push(tsc::now().saturating_sub(began_tsc));
+                }
+            }
+        });
+        turn_cycles.sort_unstable();
+        let turns = turn_cycles.len();
+        println!("{turns} turns, cycles of the median turn: {}", turn_cycles[turns / 2]);
+        let most = pmd.shared.snapshot(0, 0).forgotten_per_turn_max;
+        assert_eq!((pmd.forgotten, most), (FLOWS.into(), STALE_PER_MAIL as u64));
+        assert_eq!(turns, (FLOWS as usize).div_ceil(STALE_PER_MAIL));
+        // The barrier waited for all of them: the PMD holds none, only the one that was not named.
+        assert!(stale.iter().all(|megaflow| Arc::strong_count(megaflow) == 1));
+        assert_eq!((pmd.cache.megaflow_count(), Arc::strong_count(kept)), (1, 2));
     }
 }

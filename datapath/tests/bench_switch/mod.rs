@@ -2,8 +2,8 @@
 #![allow(unreachable_pub, dead_code, reason = "each test binary uses its part")]
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -21,12 +21,16 @@ use tollgate_vhost::{PortSocket, PortStatus, SessionConfig, SocketMode};
 /// What the slow path says to a miss: actions for all packets of its port.
 pub type Rules = Box<dyn Fn(&Miss) -> (Vec<Op>, DropReason) + Send>;
 
+pub type Given = Arc<Mutex<Vec<Arc<Megaflow>>>>;
+
 pub struct BenchSwitch {
     pub datapath: Arc<Datapath>,
     pub ports: Vec<PortHandle>,
     pub tenants: Vec<TenantIndex>,
     /// What the slow path stamps its decisions with.
     pub generation: Arc<AtomicU64>,
+    /// Every decision that it has given out.
+    pub given: Given,
     sockets: Vec<PortSocket>,
     paths: Vec<PathBuf>,
     slow: Option<JoinHandle<SlowPathLog>>,
@@ -65,13 +69,21 @@ impl BenchSwitch {
         }
         let stop = Arc::new(AtomicBool::new(false));
         let generation = Arc::new(AtomicU64::new(1));
-        let slow = spawn_slow_path(slow_end, rules, Arc::clone(&generation), Arc::clone(&stop));
+        let given = Given::default();
+        let slow = SlowPath {
+            end: slow_end,
+            rules,
+            generation: Arc::clone(&generation),
+            given: Arc::clone(&given),
+        };
+        let slow = slow.spawn(Arc::clone(&stop));
         let slow = Some(slow);
         Self {
             datapath,
             ports,
             tenants,
             generation,
+            given,
             sockets,
             paths,
             slow,
@@ -127,43 +139,48 @@ impl Drop for BenchSwitch {
     }
 }
 
-fn spawn_slow_path(
-    mut end: SlowPathEnd,
+struct SlowPath {
+    end: SlowPathEnd,
     rules: Rules,
     generation: Arc<AtomicU64>,
-    stop: Arc<AtomicBool>,
-) -> JoinHandle<SlowPathLog> {
-    std::thread::spawn(move || {
-        let mut log = SlowPathLog::default();
-        let mut waiting = Vec::new();
-        while !stop.load(Ordering::Relaxed) {
-            end.waiting(|tenant| waiting.push(tenant));
-            for tenant in waiting.drain(..) {
-                while let Some(miss) = end.take(tenant) {
-                    log.walks += 1;
-                    log.followers += u64::from(miss.follower);
-                    let (ops, drop_reason) = rules(&miss);
-                    let megaflow = Arc::new(megaflow(
-                        &miss.key,
-                        miss.tenant,
-                        ops,
-                        drop_reason,
-                        generation.load(Ordering::SeqCst),
-                    ));
-                    let install = !miss.follower;
-                    end.reply(miss, Verdict { megaflow, install });
+    given: Given,
+}
+
+impl SlowPath {
+    fn spawn(mut self, stop: Arc<AtomicBool>) -> JoinHandle<SlowPathLog> {
+        std::thread::spawn(move || {
+            let mut log = SlowPathLog::default();
+            let mut waiting = Vec::new();
+            while !stop.load(Ordering::Relaxed) {
+                self.end.waiting(|tenant| waiting.push(tenant));
+                for tenant in waiting.drain(..) {
+                    while let Some(miss) = self.end.take(tenant) {
+                        self.answer(miss, &mut log);
+                    }
                 }
+                while let Some(evicted) = self.end.take_evicted() {
+                    log.evicted.push(evicted);
+                }
+                self.end.wait(Duration::from_millis(1));
             }
-            while let Some(evicted) = end.take_evicted() {
+            while let Some(evicted) = self.end.take_evicted() {
                 log.evicted.push(evicted);
             }
-            end.wait(Duration::from_millis(1));
-        }
-        while let Some(evicted) = end.take_evicted() {
-            log.evicted.push(evicted);
-        }
-        log
-    })
+            log
+        })
+    }
+
+    fn answer(&mut self, miss: Miss, log: &mut SlowPathLog) {
+        log.walks += 1;
+        log.followers += u64::from(miss.follower);
+        let (ops, drop_reason) = (self.rules)(&miss);
+        let generation = self.generation.load(Ordering::SeqCst);
+        let megaflow = megaflow(&miss.key, miss.tenant, ops, drop_reason, generation);
+        let megaflow = Arc::new(megaflow);
+        self.given.lock().unwrap().push(Arc::clone(&megaflow));
+        let install = !miss.follower;
+        self.end.reply(miss, Verdict { megaflow, install });
+    }
 }
 
 /// A decision for every packet of the key's port.
