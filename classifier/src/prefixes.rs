@@ -10,6 +10,10 @@ use std::ops::Bound;
 
 use tollgate_packet::{FlowKey, FlowMask};
 
+const ETH_TYPE: FlowMask = FlowMask(FlowKey { eth_type: u16::MAX, ..FlowKey::ZERO });
+const PROTOCOL: FlowMask =
+    FlowMask(FlowKey { eth_type: u16::MAX, ip_proto: u8::MAX, ip_frag: u8::MAX, ..FlowKey::ZERO });
+
 /// A field whose leading bits say which part of a network or of a range a packet belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PrefixField {
@@ -20,6 +24,14 @@ pub(crate) enum PrefixField {
 }
 
 impl PrefixField {
+    /// What says whether a packet has the field.
+    pub(crate) fn kind(self) -> FlowMask {
+        match self {
+            Self::IpSrc | Self::IpDst => ETH_TYPE,
+            Self::L4Src | Self::L4Dst => PROTOCOL,
+        }
+    }
+
     /// The field, its first bit in the highest.
     fn read(self, key: &FlowKey) -> u128 {
         match self {

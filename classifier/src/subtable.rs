@@ -10,10 +10,6 @@ use crate::compact::{RuleMask, Words};
 use crate::prefixes::{PrefixField, Prefixes};
 use crate::stages::{Depth, Fingerprint, Reached, Stages};
 
-const ETH_TYPE: FlowMask = FlowMask(FlowKey { eth_type: u16::MAX, ..FlowKey::ZERO });
-const PROTOCOL: FlowMask =
-    FlowMask(FlowKey { eth_type: u16::MAX, ip_proto: u8::MAX, ip_frag: u8::MAX, ..FlowKey::ZERO });
-
 /// Finds rules by their values, as places of the table's; it does not hold them.
 #[derive(Debug)]
 pub(crate) struct Subtable {
@@ -173,23 +169,30 @@ impl Subtable {
         key: &FlowKey,
         looked_at: &FlowMask,
     ) -> FlowMask {
-        let fields = self.prefixes.iter().filter(|prefixes| miss.may_narrow(prefixes.field()));
-        let narrow = fields.filter_map(|prefixes| {
-            let known = match prefixes.field() {
-                PrefixField::IpSrc | PrefixField::IpDst => ETH_TYPE,
-                PrefixField::L4Src | PrefixField::L4Dst => PROTOCOL,
-            };
+        // Deeper down, a field's bits are among those that the stages say.
+        let mut best = (miss.depth == Depth::Protocol)
+            .then(|| (bits_beyond(&miss.mask, looked_at), miss.mask));
+        for prefixes in self.prefixes.iter().filter(|prefixes| miss.may_narrow(prefixes.field())) {
+            if best.is_some_and(|(added, _)| added == 0) {
+                break;
+            }
+            let Some(bits) = prefixes.differing_bits(key) else { continue };
             // What kind of packet has the field belongs to a mask that names it.
-            Some(prefixes.differing_bits(key)? | (known & self.flow))
-        });
-        let choices = std::iter::once(miss.mask).chain(narrow);
-        choices.min_by_key(|bits| bits_beyond(bits, looked_at)).unwrap_or(miss.mask)
+            let bits = bits | (prefixes.field().kind() & self.flow);
+            let added = bits_beyond(&bits, looked_at);
+            if best.is_none_or(|(least, _)| added < least) {
+                best = Some((added, bits));
+            }
+        }
+        best.map_or(miss.mask, |(_, bits)| bits)
     }
 }
 
 /// How many bits of a mask are not in another.
 fn bits_beyond(mask: &FlowMask, known: &FlowMask) -> u32 {
-    mask.words().iter().zip(known.words()).map(|(mask, known)| (mask & !known).count_ones()).sum()
+    let added = mask.words().iter().zip(known.words()).map(|(mask, known)| mask & !known);
+    // Few words have any, and not every processor counts bits in one instruction.
+    added.filter(|added| *added != 0).map(u64::count_ones).sum()
 }
 
 impl Miss {

@@ -246,3 +246,42 @@ fn a_collision_flood_evicts_nobody_else() {
     let found = table.lookup(table.hash(&victim), &victim);
     assert_eq!(found, Some(FlowSlot { index: 7, version: 7 }));
 }
+
+/// A million flows of two owners, in a table that has as many places and in one of twice as many.
+#[test]
+fn a_million_entries_are_found_or_gave_way_to_their_own_owners() {
+    const KEYS: u32 = 1_000_000;
+    let flow_key = |n: u32| FlowKey { in_port: n, l4_dst: n as u16, ..FlowKey::default() };
+    for (capacity, found_min) in [(1 << 20, 800_000), (1 << 21, 980_000)] {
+        let mut table = ExactTable::new(capacity, 2, HashSecret::from_words(3, 4));
+        let slot = |n: u32| FlowSlot { index: n, version: !n };
+        let mut skipped = 0;
+        for n in 0..KEYS {
+            let key = flow_key(n);
+            let placed = table.insert(table.hash(&key), &key, slot(n), (n % 2) as u16);
+            skipped += u32::from(!placed);
+        }
+        let mut found = [0, 0];
+        for n in 0..KEYS {
+            let key = flow_key(n);
+            if let Some(other) = table.lookup(table.hash(&key), &key) {
+                assert_eq!(other, slot(n));
+                found[n as usize % 2] += 1;
+            }
+        }
+        assert_eq!(found, [table.occupancy(0), table.occupancy(1)]);
+        assert!(found[0] + found[1] >= found_min, "{found:?} found");
+        assert!(skipped < KEYS / 100, "{skipped} skipped");
+        // Sweeping goes through all places in bounded steps and leaves nothing that is stale.
+        let (mut cursor, mut steps) = (0, 0);
+        loop {
+            cursor = table.sweep(cursor, 4096, |slot| slot.index % 2 == 1);
+            steps += 1;
+            if cursor == 0 {
+                break;
+            }
+        }
+        assert_eq!(steps, capacity / 4096);
+        assert_eq!([table.occupancy(0), table.occupancy(1)], [found[0], 0]);
+    }
+}
