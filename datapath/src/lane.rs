@@ -250,6 +250,32 @@ mod tests {
     }
 
     #[test]
+    fn a_flood_of_punts_takes_no_room_from_misses_and_half_of_the_turns() {
+        let limit = Arc::new(TokenBucket::new(0, 10_000, 1, 0));
+        let (mut pmd, mut slow) = lane(0, TenantIndex(1), limit);
+        let (port, key, frame) = (PortIndex(3), FlowKey::default(), [7; 1500]);
+        let refused = loop {
+            if let Err(reason) = pmd.punt(port, &key, &frame, 0) {
+                break reason;
+            }
+        };
+        assert_eq!(refused, DropReason::ControllerQueueFull);
+        assert!(pmd.queue(port, &key, 1, &frame) && pmd.queue(port, &key, 2, &frame));
+        assert!(slow.has_records());
+        let mut record = Vec::new();
+        let kinds: Vec<_> = (0..5).map(|_| slow.pop(&mut record)).collect();
+        let (miss, punt) = (Some(MissKind::Miss), Some(MissKind::Punt));
+        assert_eq!(kinds, [miss, punt, miss, punt, punt]);
+        // There is room again, but the limit has been drawn on in vain too.
+        assert_eq!(pmd.punt(port, &key, &frame, 0), Ok(()));
+        pmd.set_punt_limit(Arc::new(TokenBucket::new(0, 1, 1, 0)));
+        assert_eq!(pmd.punt(port, &key, &frame, 0), Ok(()));
+        assert_eq!(pmd.punt(port, &key, &frame, 0), Err(DropReason::ControllerLimit));
+        while slow.pop(&mut record).is_some() {}
+        assert!(!slow.has_records());
+    }
+
+    #[test]
     fn colliding_flows_are_refused_beyond_the_probes() {
         let mut pending = PendingFlows::new();
         let colliding = |n: u64| n << 32;

@@ -4,11 +4,12 @@
 mod bench_switch;
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use bench_switch::{BenchSwitch, config};
-use tollgate_datapath::Op;
+use bench_switch::{BenchSwitch, Rules, config};
+use tollgate_datapath::{Meter, MeterBand, MeterConfig, MeterUnit, Op, TenantSettings};
 use tollgate_frame::DropReason;
 use tollgate_guest::generator::Phase;
 use tollgate_guest::pair::PairConfig;
@@ -56,42 +57,61 @@ fn thread_named(name: &str) -> i32 {
     found.next().unwrap().file_name().to_str().unwrap().parse().unwrap()
 }
 
+fn rules() -> Rules {
+    // Odd ports answer through actions that edit between outputs; port 3's packets go to the
+    // controller as far as a meter lets them, and are dropped.
+    Box::new(|miss| {
+        let edit = Op::Edit(Edit::set(HeaderField::L4Dst, 9));
+        let ops = match miss.port.0 {
+            0 => vec![Op::Output(PortIndex(1)), edit, Op::Output(PortIndex(2))],
+            3 => vec![Op::Meter(0), edit, Op::Punt],
+            port => vec![Op::Output(PortIndex(port ^ 1))],
+        };
+        (ops, DropReason::RuleDrop)
+    })
+}
+
 #[test]
 fn a_pmd_allocates_and_frees_nothing_from_its_first_packet_on() {
-    // Odd ports answer through actions that edit between outputs; port 3's packets are dropped.
-    let switch = BenchSwitch::start(
-        &config(),
-        &[1.0; 4],
-        Box::new(|miss| {
-            let ops = match miss.port.0 {
-                0 => vec![
-                    Op::Output(PortIndex(1)),
-                    Op::Edit(Edit::set(HeaderField::L4Dst, 9)),
-                    Op::Output(PortIndex(2)),
-                ],
-                3 => vec![],
-                port => vec![Op::Output(PortIndex(port ^ 1))],
-            };
-            (ops, DropReason::RuleDrop)
-        }),
-    );
+    let bands = vec![MeterBand { rate: 100_000, burst: 0 }, MeterBand { rate: 50_000, burst: 10 }];
+    let meter = MeterConfig { unit: MeterUnit::Packets, bands };
+    let meter = Arc::new(Meter::new(&meter, 1_000_000_000, 0).unwrap());
+    let switch = BenchSwitch::start_metered(&config(), &[1.0; 4], vec![meter], rules());
     let mut guests = switch.attach(|_| ());
+    let settings = TenantSettings { punt_pps: 20_000, ..TenantSettings::default() };
     WATCHED_THREAD.store(thread_named("pmd-0"), Ordering::Relaxed);
     // Everything from the start of polling: misses, answers, installs, hits, drops, multiple
-    // outputs, many flows, and an order that reaches the PMD while it works.
+    // outputs, copies for controllers, meters, many flows, and orders that reach the PMD while it
+    // works.
     let mut many = PairConfig::stream("many", "p0", "p1");
     many.flows = 500;
     let mut big = PairConfig::stream("big", "p2", "p3");
     (big.frame_bytes, big.segments) = (1800, 4);
     let lost = PairConfig::stream("lost", "p3", "p2");
-    guests.run(&Phase::new("steady", Duration::from_millis(400), vec![many, big, lost])).unwrap();
-    switch.datapath.tables_changed(2, &[]).unwrap();
+    let phase = Phase::new("steady", Duration::from_millis(400), vec![many, big, lost]);
+    for _ in 0..2 {
+        guests.run(&phase).unwrap();
+        // The second time round the decisions are made anew.
+        let stale = std::mem::take(&mut *switch.given.lock().unwrap());
+        switch.datapath.tables_changed(2, &stale).unwrap();
+        switch.generation.store(2, Ordering::SeqCst);
+        switch.datapath.tenant_set(switch.tenants[3], settings).unwrap();
+    }
+    for ingress in [Some(PortIndex(0)), None] {
+        let ops = vec![Op::Meter(0), Op::Output(PortIndex(1)), Op::Punt];
+        (0..20).for_each(|_| switch.packet_out(ingress, &[9; 200], ops.clone()).unwrap());
+    }
     switch.datapath.set_protection(false).unwrap();
     for port in 0..4 {
         assert!(switch.quiet_counters(port).rx_packets > 0 || port == 1);
     }
     let counted = COUNT.load(Ordering::Relaxed);
     WATCHED_THREAD.store(0, Ordering::Relaxed);
+    // All of that has happened.
+    let (controlled, put_in) = (switch.quiet_counters(3), switch.quiet_counters(0));
+    assert!(controlled.consumed > 0 && put_in.injected == 20 && put_in.consumed > 0);
+    assert!(controlled.drops.iter().any(|(reason, _)| *reason == DropReason::ControllerLimit));
+    assert!(switch.pmd().forgotten > 0 && switch.datapath.portless_counters().injected > 0);
     assert_eq!(counted, 0, "allocations and frees on the PMD's thread");
     drop(guests);
     switch.stop();

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bench_switch::{BenchSwitch, Rules, config};
-use tollgate_datapath::{DatapathConfig, EvictionCause, Op};
+use tollgate_datapath::{
+    DatapathConfig, EvictionCause, Meter, MeterBand, MeterConfig, MeterUnit, Op, PortSnapshot,
+};
 use tollgate_frame::DropReason;
 use tollgate_guest::generator::{Generator, Phase};
 use tollgate_guest::pair::PairConfig;
@@ -286,6 +288,51 @@ fn drops_have_their_reason() {
         assert_eq!(counters.entered(), counters.accounted(), "{port}: {counters:?}");
     }
     drop(guests);
+    switch.stop();
+}
+
+#[test]
+fn a_meters_drop_ends_the_list_and_leaves_the_copies_made_before() {
+    let _alone = alone();
+    // No rate: the burst passes, on both PMDs together, and nothing after it.
+    const BURST: u32 = 10;
+    let bands = vec![MeterBand { rate: 0, burst: BURST }];
+    let meter = MeterConfig { unit: MeterUnit::Packets, bands };
+    let meter = Arc::new(Meter::new(&meter, 1_000_000_000, 0).unwrap());
+    let rules: Rules = Box::new(|_| {
+        let (before, after) = (Op::Output(PortIndex(2)), Op::Output(PortIndex(3)));
+        (vec![before, Op::Meter(0), after, Op::Punt], DropReason::RuleDrop)
+    });
+    let config = DatapathConfig { pmd_cores: vec![0, 1], ..config() };
+    let meters = vec![Arc::clone(&meter)];
+    let switch = BenchSwitch::start_metered(&config, &[1.0; 4], meters, rules);
+    assert_ne!(switch.ports[0].pmd, switch.ports[1].pmd);
+    let mut guests = switch.attach(|_| ());
+    for _ in 0..20 {
+        for port in ["p0", "p1"] {
+            assert!(guests.port_mut(port).unwrap().send(&[7; 100], 1));
+            collect(&mut guests, "p2", 1);
+        }
+    }
+    let counters = [switch.quiet_counters(0), switch.quiet_counters(1)];
+    assert_eq!(collect(&mut guests, "p3", BURST as usize).len(), BURST as usize);
+    assert_eq!(guests.port_mut("p3").unwrap().receive(|_| ()).unwrap(), 0);
+    for counters in &counters {
+        assert_eq!(counters.entered(), counters.accounted(), "{counters:?}");
+        assert_eq!(counters.drops[0].0, DropReason::Meter);
+    }
+    let sum = |counter: fn(&PortSnapshot) -> u64| counters.iter().map(counter).sum::<u64>();
+    let passed = u64::from(BURST);
+    assert_eq!(sum(|port| port.consumed), passed, "what the meter stops no controller sees");
+    assert_eq!(sum(PortSnapshot::dropped), 40 - passed);
+    assert_eq!(sum(|port| port.clones), 40 + passed);
+    let stats = meter.stats();
+    assert_eq!((stats.packets, stats.bytes), (40, 4000));
+    assert_eq!((stats.bands[0].packets, stats.bands[0].bytes), (30, 3000));
+    // The decision has carried the packets all the same, and is as fresh as its last one.
+    let given = switch.given.lock().unwrap();
+    assert_eq!(given.iter().map(|megaflow| megaflow.stats.packets()).sum::<u64>(), 40);
+    drop((given, guests));
     switch.stop();
 }
 

@@ -3,18 +3,19 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use tollgate_accel::tsc;
 use tollgate_datapath::{
-    Datapath, DatapathConfig, Evicted, Megaflow, Miss, Op, PmdSnapshot, PortHandle, PortSnapshot,
-    SlowPathEnd, TenantSettings, Verdict,
+    Datapath, DatapathConfig, Evicted, InjectError, Megaflow, Meter, Miss, MissKind, Op,
+    PmdSnapshot, PortHandle, PortSnapshot, SlowPathEnd, TenantSettings, Verdict,
 };
 use tollgate_frame::DropReason;
 use tollgate_guest::generator::Generator;
 use tollgate_guest::port::PortConfig;
-use tollgate_packet::{FlowKey, FlowMask, FlowMatch};
+use tollgate_packet::{FlowKey, FlowMask, FlowMatch, PortIndex};
 use tollgate_policy::{TenantIndex, Weight};
 use tollgate_vhost::{PortSocket, PortStatus, SessionConfig, SocketMode};
 
@@ -22,6 +23,17 @@ use tollgate_vhost::{PortSocket, PortStatus, SessionConfig, SocketMode};
 pub type Rules = Box<dyn Fn(&Miss) -> (Vec<Op>, DropReason) + Send>;
 
 pub type Given = Arc<Mutex<Vec<Arc<Megaflow>>>>;
+
+/// A packet that the controller was told of: why, and the frame.
+pub type Told = Arc<Mutex<Vec<(MissKind, PortIndex, Vec<u8>)>>>;
+
+/// What a controller wants sent, and where to say how that went.
+pub struct PacketOut {
+    pub ingress: Option<PortIndex>,
+    pub frame: Vec<u8>,
+    pub ops: Vec<Op>,
+    pub outcome: mpsc::Sender<Result<(), InjectError>>,
+}
 
 pub struct BenchSwitch {
     pub datapath: Arc<Datapath>,
@@ -31,6 +43,9 @@ pub struct BenchSwitch {
     pub generation: Arc<AtomicU64>,
     /// Every decision that it has given out.
     pub given: Given,
+    /// What the controller was told.
+    pub told: Told,
+    packet_outs: mpsc::Sender<PacketOut>,
     sockets: Vec<PortSocket>,
     paths: Vec<PathBuf>,
     slow: Option<JoinHandle<SlowPathLog>>,
@@ -49,6 +64,16 @@ pub struct SlowPathLog {
 impl BenchSwitch {
     /// One port for each weight, each of a tenant of its own.
     pub fn start(config: &DatapathConfig, weights: &[f64], rules: Rules) -> Self {
+        Self::start_metered(config, weights, vec![], rules)
+    }
+
+    /// The same, with meters for [`Op::Meter`].
+    pub fn start_metered(
+        config: &DatapathConfig,
+        weights: &[f64],
+        meters: Vec<Arc<Meter>>,
+        rules: Rules,
+    ) -> Self {
         let (datapath, slow_end) = Datapath::start(config).unwrap();
         let directory = tempfile::tempdir().unwrap();
         let (mut ports, mut sockets, mut tenants, mut paths) = (vec![], vec![], vec![], vec![]);
@@ -69,12 +94,16 @@ impl BenchSwitch {
         }
         let stop = Arc::new(AtomicBool::new(false));
         let generation = Arc::new(AtomicU64::new(1));
-        let given = Given::default();
+        let (given, told) = (Given::default(), Told::default());
+        let (packet_outs, packets_out) = mpsc::channel();
         let slow = SlowPath {
             end: slow_end,
             rules,
             generation: Arc::clone(&generation),
             given: Arc::clone(&given),
+            told: Arc::clone(&told),
+            meters,
+            packets_out,
         };
         let slow = slow.spawn(Arc::clone(&stop));
         let slow = Some(slow);
@@ -84,6 +113,8 @@ impl BenchSwitch {
             tenants,
             generation,
             given,
+            told,
+            packet_outs,
             sockets,
             paths,
             slow,
@@ -102,6 +133,18 @@ impl BenchSwitch {
             config
         });
         Generator::attach(configs.collect()).unwrap()
+    }
+
+    /// Sends a frame as a controller does; waits until it is queued.
+    pub fn packet_out(
+        &self,
+        ingress: Option<PortIndex>,
+        frame: &[u8],
+        ops: Vec<Op>,
+    ) -> Result<(), InjectError> {
+        let (outcome, queued) = mpsc::channel();
+        self.packet_outs.send(PacketOut { ingress, frame: frame.to_vec(), ops, outcome }).unwrap();
+        queued.recv().unwrap()
     }
 
     pub fn pmd(&self) -> PmdSnapshot {
@@ -144,6 +187,9 @@ struct SlowPath {
     rules: Rules,
     generation: Arc<AtomicU64>,
     given: Given,
+    told: Told,
+    meters: Vec<Arc<Meter>>,
+    packets_out: mpsc::Receiver<PacketOut>,
 }
 
 impl SlowPath {
@@ -161,6 +207,9 @@ impl SlowPath {
                 while let Some(evicted) = self.end.take_evicted() {
                     log.evicted.push(evicted);
                 }
+                while let Ok(packet_out) = self.packets_out.try_recv() {
+                    self.inject(packet_out);
+                }
                 self.end.wait(Duration::from_millis(1));
             }
             while let Some(evicted) = self.end.take_evicted() {
@@ -170,16 +219,40 @@ impl SlowPath {
         })
     }
 
-    fn answer(&mut self, miss: Miss, log: &mut SlowPathLog) {
+    fn answer(&mut self, mut miss: Miss, log: &mut SlowPathLog) {
+        let (ops, drop_reason) = (self.rules)(&miss);
+        if ops.contains(&Op::Punt) && self.end.admits_punt(&mut miss, tsc::now()) {
+            self.told.lock().unwrap().push((miss.kind, miss.port, miss.frame.clone()));
+        }
+        if miss.kind == MissKind::Punt {
+            return;
+        }
         log.walks += 1;
         log.followers += u64::from(miss.follower);
-        let (ops, drop_reason) = (self.rules)(&miss);
-        let generation = self.generation.load(Ordering::SeqCst);
-        let megaflow = megaflow(&miss.key, miss.tenant, ops, drop_reason, generation);
-        let megaflow = Arc::new(megaflow);
+        let megaflow = self.megaflow(&miss.key, miss.tenant, ops, drop_reason);
         self.given.lock().unwrap().push(Arc::clone(&megaflow));
         let install = !miss.follower;
         self.end.reply(miss, Verdict { megaflow, install });
+    }
+
+    fn inject(&mut self, packet_out: PacketOut) {
+        let PacketOut { ingress, frame, ops, outcome } = packet_out;
+        let key = FlowKey::default();
+        let megaflow = self.megaflow(&key, TenantIndex::SYSTEM, ops, DropReason::RuleDrop);
+        let _ = outcome.send(self.end.inject(ingress, frame, megaflow));
+    }
+
+    fn megaflow(
+        &self,
+        key: &FlowKey,
+        owner: TenantIndex,
+        ops: Vec<Op>,
+        drop_reason: DropReason,
+    ) -> Arc<Megaflow> {
+        let generation = self.generation.load(Ordering::SeqCst);
+        let mut megaflow = megaflow(key, owner, ops, drop_reason, generation);
+        megaflow.meters = self.meters.clone().into();
+        Arc::new(megaflow)
     }
 }
 
