@@ -78,20 +78,39 @@ fn number(bytes: &[u8]) -> u128 {
     bytes.iter().fold(0, |value, byte| value << 8 | u128::from(*byte))
 }
 
-/// The field's value, sometimes with only its upper bits compared.
-fn perhaps_masked(field: Field, value: u128, masked: bool) -> OxmField {
-    let mask = if masked { field.full_mask() & !1 } else { field.full_mask() };
+/// The field's value; sometimes only a prefix of it is compared, or some other of its bits.
+fn perhaps_masked(field: Field, value: u128, ignored: u128) -> OxmField {
+    let mask = field.full_mask() & !ignored;
     OxmField::masked(field, value & mask, mask)
+}
+
+/// Bits to leave out: mostly none, or so many that different values agree in the rest.
+fn any_ignored(field: Field) -> BoxedStrategy<u128> {
+    let full = field.full_mask();
+    let prefix = move |bits: u32| full >> bits & full;
+    let width = full.count_ones();
+    prop_oneof![
+        3 => Just(0),
+        2 => Just(1),
+        1 => Just(prefix(1)),
+        1 => Just(prefix(width / 2)),
+        1 => (1..width.max(2)).prop_map(prefix),
+        // A mask that is no prefix.
+        1 => Just(full & !prefix(width / 2)),
+    ]
+    .boxed()
 }
 
 fn optional(
     field: Field,
     value: impl Strategy<Value = u128>,
 ) -> impl Strategy<Value = Vec<OxmField>> {
-    weighted(0.3, (value, any::<bool>()))
+    weighted(0.3, (value, any_ignored(field)))
         .prop_map(move |chosen| {
             let maskable = field.info().maskable;
-            chosen.map(|(value, masked)| perhaps_masked(field, value, masked && maskable))
+            chosen.map(|(value, ignored)| {
+                perhaps_masked(field, value, if maskable { ignored } else { 0 })
+            })
         })
         .prop_map(|field| field.into_iter().collect())
 }
