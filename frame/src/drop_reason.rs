@@ -40,6 +40,8 @@ drop_reasons! {
     RxTooManySegments = "rx_too_many_segments",
     /// Ingress: the virtio-net header asks for an offload that was not negotiated.
     RxBadOffload = "rx_bad_offload",
+    /// Ingress: the port is configured to receive nothing.
+    RxDisabled = "rx_disabled",
     /// No flow matched and the table drops on a miss.
     NoRule = "no_rule",
     /// A flow says drop.
@@ -50,6 +52,8 @@ drop_reasons! {
     NoBuffers = "no_buffers",
     /// An action could not be applied to this frame.
     EditFailed = "edit_failed",
+    /// The tables ask for more look-ups or actions than one packet may cost.
+    TooManySteps = "too_many_steps",
     /// Egress: the port has no enabled receive ring.
     TxNoQueue = "tx_no_queue",
     /// Egress: the guest has posted no receive buffer.

@@ -30,7 +30,6 @@ pub(crate) fn encode(action: &Action, out: &mut Writer) {
     match action {
         Action::SetField(field) => {
             head(NXAST_REG_LOAD2);
-            out.zeros(6);
             field.encode(out);
         }
         Action::RegLoad { dst, value } => {
@@ -97,7 +96,6 @@ pub(crate) fn decode(body: &mut Reader<'_>) -> Result<Action, DecodeError> {
             Action::RegLoad { dst, value: body.u64()? }
         }
         NXAST_REG_LOAD2 => {
-            body.skip(6)?;
             let field = OxmField::decode_to_set(body)?;
             // What follows is padding.
             body.rest();

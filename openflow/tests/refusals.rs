@@ -246,16 +246,13 @@ fn a_bad_action_of_nicira_s_is_refused_with_its_reason() {
         ("ffff 0018 00002320 0006 000c 0000 0000 00000802 00010204", None),
         ("ffff 0018 00002320 0006 0010 0000 0000 00000802 00010204", Some(E::OFPBAC_BAD_SET_LEN)),
         // load with a mask: of a field that has none, a value outside it, nothing.
-        ("ffff 0018 00002320 0021 000000000000 00010104 00000005", Some(E::OFPBAC_BAD_SET_LEN)),
-        ("ffff 0020 00002320 0021 000000000000 00010108 00000005 000000ff 00000000", None),
+        ("ffff 0018 00002320 0021 00010104 00000005 000000000000", Some(E::OFPBAC_BAD_SET_LEN)),
+        ("ffff 0018 00002320 0021 00010108 00000005 000000ff 0000", None),
         (
-            "ffff 0020 00002320 0021 000000000000 00010108 00000500 000000ff 00000000",
+            "ffff 0018 00002320 0021 00010108 00000500 000000ff 0000",
             Some(E::OFPBAC_BAD_SET_ARGUMENT),
         ),
-        (
-            "ffff 0020 00002320 0021 000000000000 00010108 00000000 00000000 00000000",
-            Some(E::OFPBAC_BAD_SET_TYPE),
-        ),
+        ("ffff 0018 00002320 0021 00010108 00000000 00000000 0000", Some(E::OFPBAC_BAD_SET_TYPE)),
         // resubmit to here by the same port, for ever.
         ("ffff 0010 00002320 000e fff8 01000000", None),
         ("ffff 0010 00002320 0001 0002 00000000", None),

@@ -9,6 +9,7 @@ use tollgate_policy::TenantIndex;
 use super::behaviours::Behaviours;
 use super::fdb::Fdb;
 use super::limits::{FDB_STATIONS, RULES_PER_TABLE, TABLES};
+use super::meters::Meters;
 use super::rule::Rule;
 use super::table::{Table, TableCounters};
 
@@ -63,6 +64,7 @@ pub(super) struct Bridge {
     pub(super) name: String,
     pub(super) limits: TableLimits,
     pub(super) behaviours: Behaviours,
+    pub(super) meters: Meters,
     ports: BTreeMap<u32, PortInfo>,
     /// Those that have had a rule.
     tables: BTreeMap<u8, Table>,
@@ -77,6 +79,7 @@ impl Bridge {
             name,
             limits: TableLimits::default(),
             behaviours: Behaviours::default(),
+            meters: Meters::default(),
             ports: BTreeMap::new(),
             tables: BTreeMap::new(),
             counters: (0..TABLES).map(|_| TableCounters::default()).collect(),
@@ -86,6 +89,10 @@ impl Bridge {
 
     pub(super) fn port(&self, ofport: u32) -> Option<&PortInfo> {
         self.ports.get(&ofport)
+    }
+
+    pub(super) fn port_mut(&mut self, ofport: u32) -> Option<&mut PortInfo> {
+        self.ports.get_mut(&ofport)
     }
 
     /// All ports in the order of their OpenFlow numbers.
@@ -135,12 +142,17 @@ impl Bridge {
 
     /// Puts a rule in, in the place of another perhaps, which is retired and returned.
     pub(super) fn insert(&mut self, rule: Arc<Rule>) -> Option<Arc<Rule>> {
-        self.table_or_new(rule.table).insert(rule)
+        self.meters.rule_added(&rule);
+        let replaced = self.table_or_new(rule.table).insert(rule)?;
+        self.meters.rule_removed(&replaced);
+        Some(replaced)
     }
 
     /// Takes a rule out and retires it.
     pub(super) fn remove(&mut self, rule: &Rule) -> Option<Arc<Rule>> {
-        self.table_mut(rule.table)?.remove(rule)
+        let removed = self.table_mut(rule.table)?.remove(rule)?;
+        self.meters.rule_removed(&removed);
+        Some(removed)
     }
 
     /// Rules in all tables.

@@ -70,11 +70,10 @@ impl Core {
         let Some(selector) = command.search() else { return Ok(()) };
         // The search may look at a million rules, and packets want to look at some as well.
         let selected = selector.select(self.read().bridge(id)?);
-        for chunk in selected.chunks(RULES_PER_CHUNK) {
-            self.change(id, |bridge, _, changes| {
-                command.apply_to(bridge, chunk, changes);
-                Ok(())
-            })?;
+        // Also when nothing was selected: it may be refused.
+        let (first, rest) = selected.split_at(selected.len().min(RULES_PER_CHUNK));
+        for chunk in std::iter::once(first).chain(rest.chunks(RULES_PER_CHUNK)) {
+            self.change(id, |bridge, _, changes| command.apply_to(bridge, chunk, changes))?;
         }
         Ok(())
     }
@@ -128,7 +127,7 @@ impl Core {
 
     /// Changes a bridge under the lock of the tables, and registers what was done. What is refused
     /// half way is undone.
-    fn change(
+    pub(super) fn change(
         &self,
         id: BridgeId,
         change: impl FnOnce(&mut Bridge, u64, &mut Changes) -> Result<(), FlowError>,

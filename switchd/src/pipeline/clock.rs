@@ -7,6 +7,7 @@ use std::fmt;
 pub(super) struct Clock {
     now_tsc: Box<dyn Fn() -> u64 + Send + Sync>,
     base_tsc: u64,
+    tsc_hz: u64,
     cycles_per_ms: u64,
 }
 
@@ -14,7 +15,15 @@ impl Clock {
     /// A clock that reads `now_tsc`, which runs at `tsc_hz`.
     pub(super) fn new(tsc_hz: u64, now_tsc: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         let base_tsc = now_tsc();
-        Self { now_tsc: Box::new(now_tsc), base_tsc, cycles_per_ms: (tsc_hz / 1000).max(1) }
+        Self { now_tsc: Box::new(now_tsc), base_tsc, tsc_hz, cycles_per_ms: (tsc_hz / 1000).max(1) }
+    }
+
+    pub(super) fn tsc_hz(&self) -> u64 {
+        self.tsc_hz
+    }
+
+    pub(super) fn now_tsc(&self) -> u64 {
+        (self.now_tsc)()
     }
 
     pub(super) fn now_ms(&self) -> u64 {

@@ -15,15 +15,16 @@ use tollgate_openflow::ErrorCode;
 use tollgate_packet::{FlowKey, FlowMask, FlowMatch, PortIndex};
 use tollgate_policy::TenantIndex;
 
-use super::bridge::{Bridge, BridgeId};
+use super::bridge::{Bridge, BridgeId, PortInfo};
 use super::clock::Clock;
 use super::error::FlowError;
 use super::events::{Event, EventSink};
 use super::fdb::Station;
 use super::gone::Gone;
 use super::limits::FORGET_PER_WALK;
+use super::meters::MeterClock;
 use super::shadow::{Collected, EntryId, Shadow};
-use super::walk::walk;
+use super::walk::{Punt, walk};
 
 /// What caches decisions: the PMDs, or a stand-in for them in tests.
 pub trait Caches: Send + Sync {
@@ -62,13 +63,16 @@ pub(super) struct Core {
     megaflows_per_tenant: usize,
 }
 
-/// An answer to a miss, and what to look it up by for the packets that follow.
+/// An answer to a miss.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) verdict: Verdict,
+    /// What to look it up by for the packets that follow, if they may have the same.
     pub(super) entry: Option<EntryId>,
     /// Decisions have become stale: the PMDs should be told soon.
     pub(super) stale: bool,
+    /// Copies for controllers of a bridge.
+    pub(super) copies: Option<(BridgeId, Vec<Punt>)>,
 }
 
 impl Core {
@@ -121,36 +125,60 @@ impl Core {
         self.clock.now_ms()
     }
 
+    pub(super) fn meter_clock(&self) -> MeterClock {
+        MeterClock { tsc_hz: self.clock.tsc_hz(), now_tsc: self.clock.now_tsc() }
+    }
+
     pub(super) fn ms_of_tsc(&self, tsc: u64) -> u64 {
         self.clock.ms_of_tsc(tsc)
     }
 
     /// Decides a packet that entered through `port`.
-    pub(super) fn answer(&self, port: PortIndex, key: &FlowKey) -> Answer {
+    pub(super) fn answer(&self, port: PortIndex, key: &FlowKey, frame_bytes: u32) -> Answer {
         let state = self.read();
-        let bridge = state.ports.get(&port).and_then(|(id, ofport)| {
-            let bridge = state.bridges.get(id)?;
-            Some((*id, bridge, bridge.port(*ofport)?))
-        });
-        let Some((id, bridge, ingress)) = bridge else {
+        let Some((id, bridge, ingress)) = state.locate(port) else {
             return self.refuse(port, key);
         };
         let now_ms = self.now_ms();
         let mut fdb = bridge.fdb();
-        let walk = walk(bridge, &fdb, ingress, key);
+        let mut walk = walk(bridge, &fdb, ingress, key);
         let learned = walk.learned.iter();
         let moved: Vec<Station> =
-            learned.flat_map(|station| fdb.learn(*station, ingress.ofport, now_ms)).collect();
+            learned.flat_map(|(station, ofport)| fdb.learn(*station, *ofport, now_ms)).collect();
+        let metered_copies = walk.has_metered_copies();
+        if metered_copies {
+            walk.pass_meters(frame_bytes, self.clock.now_tsc());
+        }
+        let punts = std::mem::take(&mut walk.punts);
+        let alike = !metered_copies && punts.is_empty();
         let mut shadow = self.shadow();
         let stale = shadow.stations_changed(id, &moved);
-        let install = shadow.cached_of(ingress.tenant) < self.megaflows_per_tenant;
+        let install =
+            !metered_copies && shadow.cached_of(ingress.tenant) < self.megaflows_per_tenant;
         let (entry, megaflow) = shadow.register(key, walk, id, ingress, install, now_ms);
         shadow.forget_uncached(
             FORGET_PER_WALK,
             |tsc| self.ms_of_tsc(tsc),
             |counts| state.count(&counts),
         );
-        Answer { verdict: Verdict { megaflow, install }, entry: Some(entry), stale }
+        Answer {
+            verdict: Verdict { megaflow, install },
+            entry: alike.then_some(entry),
+            stale,
+            copies: (!punts.is_empty()).then_some((id, punts)),
+        }
+    }
+
+    /// The copies for controllers of a packet whose decision is cached.
+    pub(super) fn copies_of(
+        &self,
+        port: PortIndex,
+        key: &FlowKey,
+    ) -> Option<(BridgeId, Vec<Punt>)> {
+        let state = self.read();
+        let (id, bridge, ingress) = state.locate(port)?;
+        let fdb = bridge.fdb();
+        Some((id, walk(bridge, &fdb, ingress, key).punts))
     }
 
     /// The answer for a port that is on no bridge (any more).
@@ -168,7 +196,8 @@ impl Core {
             generation: self.shadow().generation(),
             stats: MegaflowStats::default(),
         });
-        Answer { verdict: Verdict { megaflow, install: false }, entry: None, stale: false }
+        let verdict = Verdict { megaflow, install: false };
+        Answer { verdict, entry: None, stale: false, copies: None }
     }
 
     /// The decision given to an earlier packet of the same flow, if nothing has changed since.
@@ -188,6 +217,13 @@ const NO_BRIDGE: FlowError = FlowError::new(ErrorCode::OFPBRC_EPERM, "the bridge
 impl State {
     pub(super) fn bridge(&self, id: BridgeId) -> Result<&Bridge, FlowError> {
         self.bridges.get(&id).ok_or(NO_BRIDGE)
+    }
+
+    /// The bridge that one of the datapath's ports is on, and the port there.
+    fn locate(&self, port: PortIndex) -> Option<(BridgeId, &Bridge, &PortInfo)> {
+        let (id, ofport) = self.ports.get(&port)?;
+        let bridge = self.bridges.get(id)?;
+        Some((*id, bridge, bridge.port(*ofport)?))
     }
 
     pub(super) fn bridge_mut(&mut self, id: BridgeId) -> Result<&mut Bridge, FlowError> {

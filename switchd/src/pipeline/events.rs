@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use tollgate_openflow::Match;
+use tollgate_openflow::event::{OFPR_INVALID_TTL, OFPR_NO_MATCH};
 
 use super::bridge::{BridgeId, PortInfo};
 
@@ -28,6 +29,17 @@ pub enum PacketInReason {
     Action = 1,
     /// Its TTL ran out.
     InvalidTtl = 2,
+}
+
+impl PacketInReason {
+    /// From `OFPR_*`.
+    pub(super) fn from_wire(reason: u8) -> Self {
+        match reason {
+            OFPR_NO_MATCH => Self::NoMatch,
+            OFPR_INVALID_TTL => Self::InvalidTtl,
+            _ => Self::Action,
+        }
+    }
 }
 
 /// A packet for a controller. It is never buffered, so all of it is here.

@@ -17,7 +17,7 @@ use super::limits::TABLES;
 use super::program::Program;
 use super::rule::{Rule, RuleCounters};
 use super::selector::Selector;
-use super::{compile, matching};
+use super::{compile, matching, meters};
 
 const NO_SUCH_TABLE: FlowError =
     FlowError::new(ErrorCode::OFPFMFC_BAD_TABLE_ID, "there is no such table");
@@ -116,18 +116,24 @@ impl Prepared {
         match self {
             Self::Add(rule) => add(bridge, *rule, now_ms, changes),
             Self::Modify(ref selector, _) | Self::Delete(ref selector) => {
-                self.apply_to(bridge, &selector.select(bridge), changes);
-                Ok(())
+                let selected = selector.select(bridge);
+                self.apply_to(bridge, &selected, changes)
             }
         }
     }
 
     /// Carries a modification or deletion out on rules that were selected; it is no error if there
     /// is none.
-    pub(super) fn apply_to(&self, bridge: &mut Bridge, rules: &[Arc<Rule>], changes: &mut Changes) {
+    pub(super) fn apply_to(
+        &self,
+        bridge: &mut Bridge,
+        rules: &[Arc<Rule>],
+        changes: &mut Changes,
+    ) -> Result<(), FlowError> {
         match self {
             Self::Add(_) => {}
             Self::Modify(_, behaviour) => {
+                check_meter(bridge, &behaviour.program)?;
                 rules.iter().for_each(|rule| modify(bridge, rule, behaviour, changes));
             }
             Self::Delete(_) => {
@@ -135,6 +141,7 @@ impl Prepared {
                 rules.iter().for_each(|rule| changes.remove(bridge, rule, reason));
             }
         }
+        Ok(())
     }
 }
 
@@ -146,12 +153,21 @@ fn check_table(flow_mod: &FlowMod) -> Result<(), FlowError> {
     Err(NO_SUCH_TABLE)
 }
 
+/// A rule cannot use a meter that is not there (OpenFlow 1.3.5, section 6.4).
+fn check_meter(bridge: &Bridge, program: &Program) -> Result<(), FlowError> {
+    match program.meter {
+        Some(id) if bridge.meters.get(id).is_none() => Err(meters::INVALID),
+        _ => Ok(()),
+    }
+}
+
 fn add(
     bridge: &mut Bridge,
     new: NewRule,
     now_ms: u64,
     changes: &mut Changes,
 ) -> Result<(), FlowError> {
+    check_meter(bridge, &new.behaviour.program)?;
     let table = bridge.table_or_new(new.table);
     let matcher = table.matcher(&new.matcher, &new.extra);
     let replaced = table.get(new.priority, &matcher);

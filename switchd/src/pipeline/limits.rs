@@ -22,6 +22,9 @@ pub const TIMERS_LOOKED_AT: usize = 1024;
 /// Descriptions of what rules do that may be dead, beyond as many as there are of the others.
 pub const BEHAVIOURS_SLACK: usize = 64;
 
+/// Meters of a bridge: one for each of its ports' addresses, some hundred bytes each.
+pub const METERS_PER_BRIDGE: usize = 1 << 16;
+
 /// Stations a bridge remembers: what OVS defaults to (`mac-table-size`).
 pub const FDB_STATIONS: usize = 8192;
 
@@ -31,6 +34,15 @@ pub const FDB_AGEING_MS: u64 = 300_000;
 /// Steps of one packet's walk (edits and outputs): floods to every port of the switch fit, and a
 /// walk's time is bounded.
 pub const WALK_STEPS: usize = tollgate_datapath::limits::MAX_OPS;
+
+/// Resubmits inside each other that do not lead forwards, as in Open vSwitch (`MAX_DEPTH`).
+pub const RESUBMIT_DEPTH: usize = 64;
+
+/// Look-ups in one walk, as in Open vSwitch (`MAX_RESUBMITS`).
+pub const RESUBMITS: usize = 4096;
+
+/// Actions executed in one walk: sixteen for each of so many look-ups take some milliseconds.
+pub const WALK_ACTIONS: usize = 16 * RESUBMITS;
 
 /// A cached decision that no packet has used for so long is dropped (OVS: `max-idle`, 10 s).
 pub const MEGAFLOW_IDLE_MS: u64 = 10_000;
@@ -55,6 +67,12 @@ pub const RECENT_ANSWERS: usize = tollgate_datapath::limits::PENDING_FLOWS;
 /// One turn of the slow path, about ten walks: a tenant with one miss waits at most so long for
 /// each tenant ahead of it.
 pub const SLOW_PATH_QUANTUM_CYCLES: u64 = 50_000;
+
+/// Controllers' packets that wait for the slow path; their connections wait beyond that.
+pub const ERRANDS_WAITING: usize = 256;
+
+/// Controllers' packets that are sent before tenants are looked after again.
+pub const ERRANDS_PER_ROUND: usize = 16;
 
 /// How often the slow path looks for new work while it has some: looking costs a little for every
 /// tenant there is.

@@ -6,28 +6,26 @@ use tollgate_openflow::{ErrorCode, Field, Match, OxmField};
 use tollgate_packet::{FlowKey, FlowMask, FlowMatch, HeaderField};
 
 use super::error::FlowError;
+use super::fields::{place, write_extra};
 
 /// A match as the rule tables keep it. `in_port` stays an OpenFlow port number.
 pub(super) fn compile(matcher: &Match) -> Result<(FlowMatch, ExtraMatch), FlowError> {
     let (mut key, mut mask) = (FlowKey::default(), FlowKey::default());
     let (mut extra, mut extra_mask) = (ExtraKey::ZERO, ExtraKey::ZERO);
     for field in matcher.iter() {
-        if field.field() == Field::Metadata {
-            extra.metadata = field.value() as u64;
-            extra_mask.metadata = field.mask() as u64;
-            continue;
-        }
         let field = canonical(*field);
-        merge(&mut key, &place(field.field(), field.value())?);
-        // The mask of an exact match is all ones, which is no value that could be refused.
-        merge(&mut mask, &place(field.field(), field.mask()).or_else(|_| all_ones(field.field()))?);
+        let (name, value) = (field.field(), field.value());
+        if name == Field::ArpOp && value > u128::from(u8::MAX) {
+            return Err(ARP_OP_TOO_LARGE);
+        }
+        if write_extra(name, value, u128::MAX, &mut extra) {
+            write_extra(name, field.mask(), u128::MAX, &mut extra_mask);
+        } else {
+            merge(&mut key, &place(name, value));
+            merge(&mut mask, &place(name, field.mask()));
+        }
     }
     Ok((FlowMatch::new(&key, FlowMask(mask)), ExtraMatch::new(&extra, extra_mask)))
-}
-
-/// Whether rules can match the field.
-pub(super) fn can_match(field: Field) -> bool {
-    field == Field::Metadata || place(field, 0).is_ok()
 }
 
 /// "No tag" is one bit of the packet, not thirteen.
@@ -38,33 +36,8 @@ fn canonical(field: OxmField) -> OxmField {
     }
 }
 
-fn all_ones(field: Field) -> Result<FlowKey, FlowError> {
-    match field {
-        Field::ArpOp => Ok(FlowKey { ip_proto: u8::MAX, ..FlowKey::default() }),
-        _ => Err(UNSUPPORTED),
-    }
-}
-
-const UNSUPPORTED: FlowError =
-    FlowError::new(ErrorCode::OFPBMC_BAD_FIELD, "this match field is not supported");
 const ARP_OP_TOO_LARGE: FlowError =
     FlowError::new(ErrorCode::OFPBMC_BAD_VALUE, "ARP opcodes beyond 255 cannot be matched");
-
-/// A key in which the bits of `field` are `bits` and all others zero.
-fn place(field: Field, bits: u128) -> Result<FlowKey, FlowError> {
-    let none = FlowKey::default();
-    Ok(match field {
-        Field::InPort => FlowKey { in_port: bits as u32, ..none },
-        Field::EthType => FlowKey { eth_type: bits as u16, ..none },
-        // With the bit that says that there is a tag.
-        Field::VlanVid => FlowKey { vlan_tci: bits as u16, ..none },
-        Field::NwFrag => FlowKey { ip_frag: bits as u8, ..none },
-        Field::IpProto => FlowKey { ip_proto: bits as u8, ..none },
-        Field::TcpFlags => FlowKey { tcp_flags: bits as u16, ..none },
-        Field::ArpOp if bits > u128::from(u8::MAX) => return Err(ARP_OP_TOO_LARGE),
-        field => header_field(field).ok_or(UNSUPPORTED)?.place(bits),
-    })
-}
 
 /// The packet's field of this name, if it is one that an edit could set.
 pub(super) fn header_field(field: Field) -> Option<HeaderField> {

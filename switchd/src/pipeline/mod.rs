@@ -14,14 +14,21 @@ mod changing;
 mod clock;
 mod compile;
 mod core;
+mod describe;
 mod error;
 mod events;
 mod fdb;
 mod features;
+mod fields;
 mod flow_mod;
 mod gone;
 pub mod limits;
 mod matching;
+mod metering;
+mod meters;
+mod packet_in;
+mod packet_out;
+mod port_mod;
 mod program;
 mod registry;
 mod revalidator;
@@ -42,13 +49,16 @@ mod walk;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::thread::{JoinHandle, Thread};
 
 use tollgate_accel::tsc;
 use tollgate_datapath::SlowPathEnd;
 use tollgate_openflow::FlowMod;
+use tollgate_openflow::meter::{MeterConfig, MeterMod, MeterStats};
 use tollgate_openflow::multipart::{AggregateStats, FlowStats, FlowStatsRequest, TableStats};
+use tollgate_openflow::packet_out::PacketOut;
+use tollgate_openflow::port_mod::PortMod;
 use tollgate_packet::PortIndex;
 use tollgate_policy::{TenantIndex, Weight};
 
@@ -60,12 +70,14 @@ pub use self::events::{
     PortReason, PortStatusEvent,
 };
 pub use self::features::table_features;
+pub use self::meters::meter_features;
 pub use self::stats::FlowDump;
 
 use self::bridge::Bridge;
 use self::clock::Clock;
 use self::core::Core;
-use self::limits::MEGAFLOWS_PER_TENANT;
+use self::limits::{ERRANDS_WAITING, MEGAFLOWS_PER_TENANT};
+use self::packet_out::{Errand, Outgoing};
 use self::slowpath::{Ledger, Order, SlowPath, SlowPathParts};
 
 /// What an operator may choose about the pipeline.
@@ -103,8 +115,10 @@ pub struct Pipeline {
     core: Arc<Core>,
     ledger: Arc<Ledger>,
     orders: Mutex<mpsc::Sender<Order>>,
+    errands: mpsc::SyncSender<Errand>,
     stopping: Arc<AtomicBool>,
     revalidator: Thread,
+    slow_path: OnceLock<Thread>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -125,6 +139,7 @@ impl Pipeline {
         let stopping = Arc::new(AtomicBool::new(false));
         let ledger = Arc::new(Ledger::new());
         let (orders, order_receiver) = mpsc::channel();
+        let (errands, errand_receiver) = mpsc::sync_channel(ERRANDS_WAITING);
         let (revalidated, is_stopping) = (Arc::clone(&core), Arc::clone(&stopping));
         let revalidator = std::thread::Builder::new()
             .name("revalidator".to_owned())
@@ -133,6 +148,8 @@ impl Pipeline {
             core: Arc::clone(&core),
             ledger: Arc::clone(&ledger),
             orders: Mutex::new(orders),
+            errands,
+            slow_path: OnceLock::new(),
             stopping: Arc::clone(&stopping),
             revalidator: revalidator.thread().clone(),
             threads: Mutex::new(vec![revalidator]),
@@ -141,6 +158,7 @@ impl Pipeline {
             core,
             end,
             orders: order_receiver,
+            errands: errand_receiver,
             stopping,
             revalidator: pipeline.revalidator.clone(),
             ledger,
@@ -151,6 +169,7 @@ impl Pipeline {
         });
         match slow_path {
             Ok(thread) => {
+                pipeline.slow_path.get_or_init(|| thread.thread().clone());
                 pipeline.threads().push(thread);
                 Ok(pipeline)
             }
@@ -179,6 +198,17 @@ impl Pipeline {
         let orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
         // Without a receiver the slow path has stopped, and the order has no object.
         let _ = orders.send(order);
+    }
+
+    /// Gives the slow path something to do for a controller, when it has room. Says whether it
+    /// will.
+    fn errand(&self, errand: Errand) -> bool {
+        // Without a receiver the slow path has stopped.
+        let taken = self.errands.send(errand).is_ok();
+        if let Some(slow_path) = self.slow_path.get() {
+            slow_path.unpark();
+        }
+        taken
     }
 
     /// Sets a tenant's weight in the slow path.
@@ -289,6 +319,47 @@ impl Pipeline {
         Ok(())
     }
 
+    /// Adds, changes or removes a meter, and with it the flows that use it.
+    ///
+    /// # Errors
+    /// What the OpenFlow specification asks for; nothing is changed then.
+    pub fn meter_mod(&self, bridge: BridgeId, request: &MeterMod) -> Result<(), FlowError> {
+        self.core.meter_mod(bridge, request)?;
+        self.revalidator.unpark();
+        Ok(())
+    }
+
+    /// The configuration of one meter, or of all (`OFPM_ALL`).
+    ///
+    /// # Errors
+    /// When there is no such meter, or the bridge is gone.
+    pub fn meter_configs(
+        &self,
+        bridge: BridgeId,
+        meter: u32,
+    ) -> Result<Vec<MeterConfig>, FlowError> {
+        self.core.meter_configs(bridge, meter)
+    }
+
+    /// The counters of one meter, or of all (`OFPM_ALL`).
+    ///
+    /// # Errors
+    /// As [`meter_configs`](Self::meter_configs).
+    pub fn meter_stats(&self, bridge: BridgeId, meter: u32) -> Result<Vec<MeterStats>, FlowError> {
+        self.core.meter_stats(bridge, meter)
+    }
+
+    /// Configures a port. Whether `hw_addr` is the port's address is for the caller to check.
+    /// Returns when no PMD uses a decision of before.
+    ///
+    /// # Errors
+    /// What the OpenFlow specification asks for; nothing is changed then.
+    pub fn port_mod(&self, bridge: BridgeId, request: &PortMod) -> Result<(), FlowError> {
+        self.core.port_mod(bridge, request)?;
+        self.core.tell_pmds();
+        Ok(())
+    }
+
     /// Sets how many rules each table of a bridge takes, and what happens beyond that.
     ///
     /// # Errors
@@ -341,9 +412,25 @@ impl Pipeline {
         self.core.table_stats(bridge)
     }
 
-    /// Returns when every PMD has taken in all changes made before the call.
+    /// Sends a controller's packet. It is on its way when [`barrier`](Self::barrier) returns.
+    ///
+    /// # Errors
+    /// What the OpenFlow specification asks for.
+    pub fn packet_out(&self, bridge: BridgeId, request: &PacketOut) -> Result<(), FlowError> {
+        let outgoing = Outgoing::new(bridge, request)?;
+        self.errand(Errand::Send(Box::new(outgoing)));
+        Ok(())
+    }
+
+    /// Returns when every PMD has taken in all changes made before the call, and the packets of
+    /// controllers have been decided.
     pub fn barrier(&self) {
         self.core.tell_pmds();
+        let (fence, passed) = mpsc::channel();
+        if self.errand(Errand::Fence(fence)) {
+            // Fails when the slow path has stopped.
+            let _ = passed.recv();
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! A rule's instructions, compiled: what a walk executes.
 
-use tollgate_packet::edit::Edit;
+use tollgate_openflow::subfield::SubField;
+use tollgate_openflow::{Action, Field};
 
 /// Where an output action points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,22 +10,56 @@ pub(super) enum Target {
     Port(u32),
     /// The port that the packet came from.
     InPort,
-    /// FLOOD and ALL: every port but the one that the packet came from.
+    /// FLOOD and ALL: every port but the one that the packet came from. (They differ by a port's
+    /// no-flood bit, which OpenFlow 1.3 has no more.)
     Flood,
     /// Forwarding by learned addresses.
     Normal,
+    /// The first table; in packet-outs only.
+    Table,
 }
 
 /// One action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    Edit(Edit),
+    /// Does nothing, but has its place in the list.
+    Note,
+    /// Sets bits of a field, if the packet has it.
+    Set {
+        field: Field,
+        value: u128,
+        mask: u128,
+    },
+    /// Copies bits from one field to another, if the packet has both.
+    Move {
+        src: SubField,
+        dst: SubField,
+    },
+    PushVlan {
+        tpid: u16,
+    },
+    PopVlan,
+    DecTtl,
     Output(Target),
+    /// A copy for controllers.
+    Controller {
+        max_len: u16,
+        controller_id: u16,
+        reason: u8,
+    },
+    /// Another look-up, after which the list goes on.
+    Resubmit {
+        in_port: Option<u32>,
+        table: Option<u8>,
+    },
 }
 
-/// The instructions of one rule, executed in this order (OpenFlow 1.3.5, section 5.9).
+/// The instructions of one rule, executed in this order (OpenFlow 1.3.5, section 5.9). The steps of
+/// a list stand as its actions do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Program {
+    /// Meter.
+    pub(super) meter: Option<u32>,
     /// Apply-Actions.
     pub(super) apply: Box<[Step]>,
     /// Clear-Actions.
@@ -37,84 +72,97 @@ pub(super) struct Program {
     pub(super) goto_table: Option<u8>,
 }
 
-/// The action set that a packet carries from table to table (OpenFlow 1.3.5, section 5.10): one
-/// action of each kind, the last one written.
-#[derive(Clone, Debug, Default)]
-pub(super) struct ActionSet {
-    pop: Option<Edit>,
-    push: Option<Edit>,
-    decrement: Option<Edit>,
-    /// Of one field there may be several that set different bits.
-    set: Vec<Edit>,
-    output: Option<Target>,
+/// A step with the action that it comes from, for whoever asks what was done.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Item<'a> {
+    pub(super) step: Step,
+    pub(super) action: &'a Action,
 }
 
-impl ActionSet {
+/// The action set that a packet carries from table to table (OpenFlow 1.3.5, section 5.10).
+#[derive(Clone, Debug, Default)]
+pub(super) struct ActionSet<'a> {
+    pop: Option<Item<'a>>,
+    push: Option<Item<'a>>,
+    decrement: Option<Item<'a>>,
+    /// All of them, in the order in which they were written: a move may read what another one set.
+    set: Vec<Item<'a>>,
+    output: Option<Item<'a>>,
+    /// What happens if there is no output.
+    resubmit: Option<Item<'a>>,
+}
+
+impl<'a> ActionSet<'a> {
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    pub(super) fn write(&mut self, step: &Step) {
-        match step {
-            Step::Output(target) => self.output = Some(*target),
-            Step::Edit(edit @ Edit::PopVlan) => self.pop = Some(*edit),
-            Step::Edit(edit @ Edit::PushVlan { .. }) => self.push = Some(*edit),
-            Step::Edit(edit @ Edit::DecTtl) => self.decrement = Some(*edit),
-            Step::Edit(edit) => {
-                self.set.retain(|earlier| !replaces(edit, earlier));
-                self.set.push(*edit);
-            }
+    pub(super) fn write(&mut self, item: Item<'a>) {
+        match item.step {
+            Step::Output(_) | Step::Controller { .. } => self.output = Some(item),
+            Step::Resubmit { .. } => self.resubmit = Some(item),
+            Step::PopVlan => self.pop = Some(item),
+            Step::PushVlan { .. } => self.push = Some(item),
+            Step::DecTtl => self.decrement = Some(item),
+            Step::Set { .. } | Step::Move { .. } => self.set.push(item),
+            Step::Note => {}
         }
     }
 
     /// The actions in the order of their execution. Without an output the set does nothing that
     /// could be seen.
-    pub(super) fn steps(&self) -> Vec<Step> {
-        let Some(target) = self.output else { return Vec::new() };
-        let edits = self.pop.iter().chain(&self.push).chain(&self.decrement).chain(&self.set);
-        edits.map(|edit| Step::Edit(*edit)).chain([Step::Output(target)]).collect()
-    }
-}
-
-/// Whether nothing remains to be seen of `earlier` after `edit`.
-fn replaces(edit: &Edit, earlier: &Edit) -> bool {
-    match (edit, earlier) {
-        (
-            Edit::Set { field, mask, .. },
-            Edit::Set { field: earlier_field, mask: earlier_mask, .. },
-        ) => field == earlier_field && earlier_mask & !mask == 0,
-        _ => false,
+    pub(super) fn take(&mut self) -> Vec<Item<'a>> {
+        let Self { pop, push, decrement, set, output, resubmit } = std::mem::take(self);
+        let Some(last) = output.or(resubmit) else { return Vec::new() };
+        let edits = pop.into_iter().chain(push).chain(decrement).chain(set);
+        edits.chain([last]).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tollgate_packet::HeaderField;
-
     use super::*;
+
+    fn written(steps: &[Step]) -> Vec<Step> {
+        let mut set = ActionSet::default();
+        for step in steps {
+            set.write(Item { step: *step, action: &Action::PopVlan });
+        }
+        set.take().iter().map(|item| item.step).collect()
+    }
 
     #[test]
     fn the_action_set_keeps_the_last_of_each_kind_and_orders_them() {
-        let mut set = ActionSet::default();
-        set.write(&Step::Edit(Edit::set(HeaderField::EthDst, 1)));
-        assert_eq!(set.steps(), []);
-        set.write(&Step::Output(Target::Port(1)));
-        set.write(&Step::Edit(Edit::set(HeaderField::EthSrc, 2)));
-        set.write(&Step::Edit(Edit::set(HeaderField::EthDst, 3)));
-        set.write(&Step::Edit(Edit::PushVlan { tpid: 0x8100 }));
-        set.write(&Step::Edit(Edit::PopVlan));
-        set.write(&Step::Output(Target::Flood));
+        let set = |field, value| Step::Set { field, value, mask: 0xff };
+        let resubmit = Step::Resubmit { in_port: None, table: Some(3) };
+        let edits = [set(Field::EthDst, 1), set(Field::EthSrc, 2), set(Field::EthDst, 3)];
+        assert_eq!(written(&edits), []);
+        let all = [
+            &edits[..],
+            &[
+                Step::Output(Target::Port(1)),
+                Step::DecTtl,
+                Step::PushVlan { tpid: 0x8100 },
+                Step::PopVlan,
+                Step::PushVlan { tpid: 0x88a8 },
+                Step::Output(Target::Flood),
+                resubmit,
+            ],
+        ]
+        .concat();
+        let [dst, src, dst_again] = edits;
         assert_eq!(
-            set.steps(),
+            written(&all),
             [
-                Step::Edit(Edit::PopVlan),
-                Step::Edit(Edit::PushVlan { tpid: 0x8100 }),
-                Step::Edit(Edit::set(HeaderField::EthSrc, 2)),
-                Step::Edit(Edit::set(HeaderField::EthDst, 3)),
+                Step::PopVlan,
+                Step::PushVlan { tpid: 0x88a8 },
+                Step::DecTtl,
+                dst,
+                src,
+                dst_again,
                 Step::Output(Target::Flood),
             ]
         );
-        set.clear();
-        assert_eq!(set.steps(), []);
+        assert_eq!(written(&[resubmit, dst]), [dst, resubmit]);
     }
 }

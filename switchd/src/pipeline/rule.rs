@@ -81,6 +81,12 @@ impl Rule {
         &self.behaviour.program
     }
 
+    /// Whether it is the rule for what no other rule of its table matches (OpenFlow 1.3.5, section
+    /// 5.4).
+    pub(super) fn is_table_miss(&self) -> bool {
+        self.priority == 0 && self.source.iter().next().is_none()
+    }
+
     /// The rule that a modification puts in this one's place: all but what it does, and perhaps the
     /// counters, stays (OpenFlow 1.3.5, section 6.4).
     pub(super) fn modified(&self, behaviour: Arc<Behaviour>, counters: Arc<RuleCounters>) -> Self {

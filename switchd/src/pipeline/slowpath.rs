@@ -18,11 +18,16 @@ use tollgate_policy::{
     Account, Books, ConfigError, Scheduler, SchedulerConfig, TenantIndex, Turn, Weight,
 };
 
+use super::bridge::BridgeId;
 use super::core::{Answer, Core};
 use super::limits::{
-    LOOK_INTERVAL_CYCLES, RECENT_ANSWERS, SLOW_PATH_QUANTUM_CYCLES, SLOW_PATH_SLEEP_MS,
+    ERRANDS_PER_ROUND, LOOK_INTERVAL_CYCLES, RECENT_ANSWERS, SLOW_PATH_QUANTUM_CYCLES,
+    SLOW_PATH_SLEEP_MS,
 };
+use super::packet_out::Errand;
 use super::shadow::EntryId;
+use super::walk::Punt;
+use crate::ratelimit::RateLimit;
 
 /// What the control side tells the slow path.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +69,7 @@ pub(super) struct SlowPath {
     core: Arc<Core>,
     end: SlowPathEnd,
     orders: mpsc::Receiver<Order>,
+    errands: mpsc::Receiver<Errand>,
     stopping: Arc<AtomicBool>,
     revalidator: Thread,
     scheduler: Scheduler,
@@ -73,6 +79,7 @@ pub(super) struct SlowPath {
     looked_tsc: u64,
     /// The last answer per flow of a PMD.
     recent: HashMap<(usize, FlowKey), EntryId>,
+    log: RateLimit,
 }
 
 /// What a [`SlowPath`] is made from.
@@ -80,6 +87,7 @@ pub(super) struct SlowPathParts {
     pub(super) core: Arc<Core>,
     pub(super) end: SlowPathEnd,
     pub(super) orders: mpsc::Receiver<Order>,
+    pub(super) errands: mpsc::Receiver<Errand>,
     pub(super) stopping: Arc<AtomicBool>,
     pub(super) revalidator: Thread,
     pub(super) ledger: Arc<Ledger>,
@@ -88,7 +96,8 @@ pub(super) struct SlowPathParts {
 
 impl SlowPath {
     pub(super) fn new(parts: SlowPathParts) -> Result<Self, ConfigError> {
-        let SlowPathParts { core, end, orders, stopping, revalidator, ledger, tsc_hz } = parts;
+        let SlowPathParts { core, end, orders, errands, stopping, revalidator, ledger, tsc_hz } =
+            parts;
         let default = SchedulerConfig::default();
         let scale = |cycles: u64| cycles / default.quantum_cycles * SLOW_PATH_QUANTUM_CYCLES;
         let config = SchedulerConfig {
@@ -101,6 +110,7 @@ impl SlowPath {
             core,
             end,
             orders,
+            errands,
             stopping,
             revalidator,
             scheduler: Scheduler::new(config, MAX_TENANTS as u16)?,
@@ -109,6 +119,7 @@ impl SlowPath {
             cpu: CpuClock { tsc_hz, seen_ns: 0 },
             looked_tsc: 0,
             recent: HashMap::new(),
+            log: RateLimit::default(),
         })
     }
 
@@ -117,6 +128,7 @@ impl SlowPath {
         while !self.stopping.load(Ordering::Acquire) {
             self.take_orders();
             self.take_evicted();
+            let is_busy = self.run_errands();
             let now_tsc = tsc::now();
             if now_tsc.saturating_sub(self.looked_tsc) >= LOOK_INTERVAL_CYCLES {
                 self.look_for_work(now_tsc);
@@ -128,6 +140,7 @@ impl SlowPath {
             self.lap(TenantIndex::SYSTEM);
             match turn {
                 Some(turn) => self.serve(turn),
+                None if is_busy => {}
                 None => self.end.wait(Duration::from_millis(SLOW_PATH_SLEEP_MS)),
             }
         }
@@ -160,6 +173,34 @@ impl SlowPath {
         }
     }
 
+    /// Sends packets of controllers, some at a time. Says whether there were any.
+    fn run_errands(&mut self) -> bool {
+        for done in 0..ERRANDS_PER_ROUND {
+            let Ok(errand) = self.errands.try_recv() else { return done > 0 };
+            match errand {
+                Errand::Fence(waiting) => {
+                    // Whoever waited may have gone.
+                    let _ = waiting.send(());
+                }
+                Errand::Send(outgoing) => {
+                    self.lap(TenantIndex::SYSTEM);
+                    let sent = self.core.send_out(*outgoing, &mut self.end);
+                    if let Err(error) = sent.outcome
+                        && let Some(suppressed) = self.log.allow()
+                    {
+                        tracing::info!(%error, suppressed, "a controller's packet was not sent");
+                    }
+                    if sent.stale {
+                        self.revalidator.unpark();
+                    }
+                    let cycles = self.lap(sent.tenant);
+                    self.scheduler.charge(sent.tenant, cycles, tsc::now());
+                }
+            }
+        }
+        true
+    }
+
     fn take_evicted(&mut self) {
         while let Some(evicted) = self.end.take_evicted() {
             self.core.evicted(&evicted.megaflow);
@@ -185,10 +226,10 @@ impl SlowPath {
         self.scheduler.done(turn.tenant, has_more, now_tsc);
     }
 
-    fn answer(&mut self, miss: Miss) {
+    fn answer(&mut self, mut miss: Miss) {
         if miss.kind == MissKind::Punt {
-            // No rule compiles to one yet.
-            return;
+            let copies = self.core.copies_of(miss.port, &miss.key);
+            return self.send_copies(&mut miss, copies);
         }
         let flow = (miss.pmd, miss.key);
         // A packet close behind another one of its flow gets the same answer.
@@ -196,16 +237,28 @@ impl SlowPath {
         if let Some(verdict) = leader.and_then(|entry| self.core.repeat(*entry)) {
             return self.end.reply(miss, verdict);
         }
-        let Answer { verdict, entry, stale } = self.core.answer(miss.port, &miss.key);
+        let frame_bytes = u32::try_from(miss.frame.len()).unwrap_or(u32::MAX);
+        let Answer { verdict, entry, stale, copies } =
+            self.core.answer(miss.port, &miss.key, frame_bytes);
         if let Some(entry) = entry {
             if self.recent.len() >= RECENT_ANSWERS {
                 self.recent.clear();
             }
             self.recent.insert(flow, entry);
         }
+        self.send_copies(&mut miss, copies);
         self.end.reply(miss, verdict);
         if stale {
             self.revalidator.unpark();
+        }
+    }
+
+    /// Sends controllers their copies of a packet, within its tenant's limit.
+    fn send_copies(&self, miss: &mut Miss, copies: Option<(BridgeId, Vec<Punt>)>) {
+        if let Some((bridge, punts)) = copies
+            && self.end.admits_punt(miss, tsc::now())
+        {
+            self.core.send_copies(bridge, &punts, &miss.frame);
         }
     }
 

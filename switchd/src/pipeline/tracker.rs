@@ -7,6 +7,7 @@ use tollgate_packet::{FlowKey, FlowMask, FlowMatch, MacAddr};
 
 /// The bits of the tag that say which VLAN a packet is in, or that it is in none.
 const VLAN_ID: u16 = VLAN_PRESENT | 0x0fff;
+const IN_PORT: FlowMask = FlowMask(FlowKey { in_port: u32::MAX, ..FlowKey::ZERO });
 const EVERY_BIT: MacAddr = MacAddr([0xff; 6]);
 
 /// A packet under way through the tables.
@@ -71,10 +72,22 @@ impl Tracker {
         Ok(())
     }
 
-    /// What the next table is about to see; `None` while it is the packet as it came.
-    pub(super) fn glimpse(&self) -> Option<Glimpse> {
-        let untouched = self.written == FlowMask::default();
-        (!untouched).then_some(Glimpse { key: self.key, written: self.written })
+    /// An action says that the packet came in by another port.
+    pub(super) fn set_in_port(&mut self, in_port: u32) {
+        self.key.in_port = in_port;
+        self.written |= IN_PORT;
+    }
+
+    /// What the next table is about to see, if it takes the packet to have come in by `in_port`;
+    /// no glimpse while it is the packet as it came.
+    pub(super) fn seen_from(&self, in_port: Option<u32>) -> (FlowKey, Option<Glimpse>) {
+        let (mut key, mut written) = (self.key, self.written);
+        if let Some(in_port) = in_port {
+            key.in_port = in_port;
+            written |= IN_PORT;
+        }
+        let untouched = written == FlowMask::default();
+        (key, (!untouched).then_some(Glimpse { key, written }))
     }
 }
 

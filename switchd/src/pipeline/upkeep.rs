@@ -14,9 +14,9 @@ impl Core {
             let more = self.shadow().collect(from, SHADOW_CHUNK, ms_of_tsc, |counts| {
                 state.count(&counts);
                 let stations = counts.learned.iter();
-                heard.extend(stations.map(|s| (counts.bridge, *s, counts.ofport, counts.used_ms)));
+                heard.extend(stations.map(|s| (counts.bridge, *s, counts.used_ms)));
             });
-            for (bridge, station, ofport, used_ms) in heard {
+            for (bridge, (station, ofport), used_ms) in heard {
                 if let Some(bridge) = state.bridges.get(&bridge) {
                     bridge.fdb().refresh(station, ofport, used_ms);
                 }

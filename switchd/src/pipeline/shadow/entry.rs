@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tollgate_datapath::Megaflow;
+use tollgate_datapath::{Megaflow, Meter};
 
 use super::super::bridge::BridgeId;
 use super::super::fdb::Station;
@@ -29,7 +29,7 @@ pub(super) struct Entry {
     pub(super) ofport: u32,
     pub(super) visits: Vec<Visit>,
     pub(super) dependencies: Dependencies,
-    pub(super) learned: Vec<Station>,
+    pub(super) learned: Vec<(Station, u32)>,
     pub(super) state: State,
     /// The generation up to which it is known to be what the tables decide.
     pub(super) valid_generation: u64,
@@ -42,13 +42,16 @@ pub(super) struct Entry {
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Collected<'a> {
     pub(in super::super) bridge: BridgeId,
-    pub(in super::super) ofport: u32,
     pub(in super::super) visits: &'a [Visit],
-    /// Stations behind the ingress port, as every packet shows.
-    pub(in super::super) learned: &'a [Station],
+    /// Stations behind a port, as every packet shows.
+    pub(in super::super) learned: &'a [(Station, u32)],
     pub(in super::super) packets: u64,
     pub(in super::super) bytes: u64,
     pub(in super::super) used_ms: u64,
+}
+
+fn same_meters(a: &[Arc<Meter>], b: &[Arc<Meter>]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| Arc::ptr_eq(a, b))
 }
 
 impl Entry {
@@ -69,6 +72,7 @@ impl Entry {
         let megaflow = &self.megaflow;
         megaflow.matcher.mask().contains(walk.matcher.mask())
             && *megaflow.ops == *walk.ops
+            && same_meters(&megaflow.meters, &walk.meters)
             && megaflow.drop_reason == walk.drop_reason
             && self.dependencies == walk.dependencies
             && self.learned == walk.learned
@@ -90,7 +94,6 @@ impl Entry {
         self.used_ms = used_ms;
         take(Collected {
             bridge: self.bridge,
-            ofport: self.ofport,
             visits: &self.visits,
             learned: &self.learned,
             packets: packets.wrapping_sub(self.counted_packets),

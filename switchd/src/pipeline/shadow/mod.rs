@@ -119,11 +119,11 @@ impl Shadow {
         cache: bool,
         now_ms: u64,
     ) -> (EntryId, Arc<Megaflow>) {
-        let Walk { matcher, ops, drop_reason, visits, dependencies, learned } = walk;
+        let Walk { matcher, ops, meters, drop_reason, visits, dependencies, learned, .. } = walk;
         let megaflow = Arc::new(Megaflow {
             matcher: self.masks.fit(key, &matcher),
             ops: ops.into(),
-            meters: Box::default(),
+            meters: meters.into(),
             drop_reason,
             owner: ingress.tenant,
             generation: self.generation,
@@ -205,6 +205,14 @@ impl Shadow {
                     || entry.dependencies.flooded
                     || entry.dependencies.ofports.contains(&ofport))
         };
+        let concerned = self.cached_where(0..self.slots.len(), concerns);
+        self.doom_all(&concerned);
+    }
+
+    /// A meter has got another configuration.
+    pub(super) fn meter_changed(&mut self, bridge: BridgeId, meter: u32) {
+        let concerns =
+            |entry: &Entry| entry.bridge == bridge && entry.dependencies.meters.contains(&meter);
         let concerned = self.cached_where(0..self.slots.len(), concerns);
         self.doom_all(&concerned);
     }

@@ -7,7 +7,7 @@ use tollgate_openflow::{FlowCommand, FlowMod};
 
 use super::frames::{Frame, any_frame};
 use super::rules::{PORTS, Place, Wishes, any_place, any_wishes};
-use super::sim::{NOWHERE, Sim, index_of, key_of, parsed};
+use super::sim::{NOWHERE, Sim, key_of, parsed};
 use crate::pipeline::limits::{ADDITIONS_COMPARED, MEGAFLOW_IDLE_MS};
 
 /// Of the rules that are there from the beginning.
@@ -190,7 +190,7 @@ fn a_packet_that_is_sent_after_its_decision_was_evicted_is_counted() {
     let sim = Sim::new(2);
     sim.add("priority=7,actions=output:2");
     let frame = Frame::udp(0, 1).build();
-    let answer = sim.core.answer(index_of(1), &key_of(1, &frame));
+    let answer = sim.answer(1, &key_of(1, &frame));
     sim.core.evicted(&answer.verdict.megaflow);
     sim.sweep();
     sim.core.collect();

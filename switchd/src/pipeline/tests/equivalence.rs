@@ -48,6 +48,7 @@ fn check(
     let agrees = |bytes: &[u8]| {
         let fresh = sim.fresh_walk(ofport, &key_of(ofport, bytes));
         prop_assert_eq!(fresh.drop_reason, decision.drop_reason);
+        prop_assert_eq!(&fresh.punts, &decision.punts);
         prop_assert_eq!(
             run(&fresh.ops, bytes, index_of(ofport)),
             run(&decision.ops, bytes, index_of(ofport))
@@ -95,6 +96,7 @@ fn check_keys(
         prop_assert_eq!(&fresh.ops, &decision.ops);
         prop_assert_eq!(fresh.drop_reason, decision.drop_reason);
         prop_assert_eq!(&fresh.dependencies, &decision.dependencies);
+        prop_assert_eq!(&fresh.punts, &decision.punts);
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! What FLOW_MOD commands select, change and refuse.
 
-use tollgate_openflow::port::{OFPP_CONTROLLER, OFPP_LOCAL, OFPTT_ALL};
+use tollgate_openflow::port::{OFPP_LOCAL, OFPP_TABLE, OFPTT_ALL};
 use tollgate_openflow::{
     Action, Actions, ErrorCode, Field, FlowCommand, FlowMod, Instruction, Instructions, Match,
     OxmField,
@@ -134,21 +134,22 @@ fn what_is_not_supported_is_refused_with_its_code() {
     let sim = four_rules();
     let output = |port| Action::Output { port, max_len: 0 };
     let set = |field: Field, value: u32| Action::SetField(OxmField::exact(field, value));
+    let resubmit = |table| Action::Resubmit { in_port: None, table: Some(table) };
     let on = |fields: &[OxmField], actions: Vec<Action>| FlowMod {
         matcher: Match::from_fields(fields.iter().copied()).unwrap(),
         ..applying(actions)
     };
     let arp = OxmField::exact(Field::EthType, 0x0806_u16);
     for (flow_mod, code) in [
-        (applying(vec![output(OFPP_CONTROLLER)]), ErrorCode::OFPBAC_BAD_OUT_PORT),
+        (applying(vec![output(OFPP_TABLE)]), ErrorCode::OFPBAC_BAD_OUT_PORT),
         (applying(vec![output(OFPP_LOCAL)]), ErrorCode::OFPBAC_BAD_OUT_PORT),
         (applying(vec![output(0xff00)]), ErrorCode::OFPBAC_BAD_OUT_PORT),
         (applying(vec![Action::Group(1)]), ErrorCode::OFPBAC_BAD_OUT_GROUP),
-        (applying(vec![set(Field::Metadata, 1)]), ErrorCode::OFPBAC_BAD_SET_TYPE),
+        (applying(vec![resubmit(TABLES)]), ErrorCode::OFPBAC_BAD_ARGUMENT),
         (applying(vec![set(Field::Ipv4Src, 1)]), ErrorCode::OFPBAC_MATCH_INCONSISTENT),
         (applying(vec![Action::PopVlan]), ErrorCode::OFPBAC_MATCH_INCONSISTENT),
         (applying(vec![Action::PushVlan(0x8100); 3]), ErrorCode::OFPBAC_BAD_TAG),
-        (with(vec![Instruction::Meter(1)]), ErrorCode::OFPBIC_UNSUP_INST),
+        (with(vec![Instruction::Meter(1)]), ErrorCode::OFPMMFC_INVALID_METER),
         (with(vec![Instruction::GotoTable(TABLES)]), ErrorCode::OFPBIC_BAD_TABLE_ID),
         (
             FlowMod { table_id: 2, ..with(vec![Instruction::GotoTable(2)]) },

@@ -15,7 +15,6 @@ use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use tollgate_openflow::multipart::{FlowStats, FlowStatsRequest};
 use tollgate_openflow::{FlowCommand, FlowFlags, FlowMod, Match};
-use tollgate_packet::edit::Edit;
 
 use super::frames::{Frame, any_frame};
 use super::ovs_peer::Ovs;
@@ -198,7 +197,7 @@ fn compare(sim: &Sim, ovs: &mut Ovs, ofport: u32, frame: &Frame) -> Result<(), T
     let missed = walked.visits.last().is_some_and(|visit| visit.rule.is_none());
     let pushes = walked.visits.iter().flat_map(|visit| &visit.rule).any(|rule| {
         let mut steps = rule.program().apply.iter().chain(&rule.program().write);
-        steps.any(|step| matches!(step, Step::Edit(Edit::PushVlan { .. })))
+        steps.any(|step| matches!(step, Step::PushVlan { .. }))
     });
     let tags = frame.tags.len();
     if (missed && walked.visits.len() > 1) || (pushes && tags > 0) || tags > 2 {

@@ -10,7 +10,7 @@ use tollgate_openflow::FlowCommand;
 use super::frames::{Frame, Layer3, Layer4};
 use super::ovs_peer::Ovs;
 use super::rules::PORTS;
-use super::sim::{Sim, index_of, key_of, parsed};
+use super::sim::{Sim, key_of, parsed};
 
 /// Packets per table.
 const PACKETS: usize = 6000;
@@ -131,7 +131,7 @@ impl Case {
             if cache.lookup(&key).is_some() {
                 continue;
             }
-            let answer = sim.core.answer(index_of(*ofport), &key);
+            let answer = sim.answer(*ofport, &key);
             let matcher = answer.verdict.megaflow.matcher;
             masks.insert((*ofport, *matcher.mask()));
             cache.insert(matcher, ()).unwrap();

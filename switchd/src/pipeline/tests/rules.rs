@@ -3,7 +3,8 @@
 use proptest::option::weighted;
 use proptest::prelude::*;
 use tollgate_openflow::flow_mod::first_inconsistent;
-use tollgate_openflow::port::{OFPP_FLOOD, OFPP_IN_PORT, OFPP_NORMAL};
+use tollgate_openflow::port::{OFPP_CONTROLLER, OFPP_FLOOD, OFPP_IN_PORT, OFPP_NORMAL};
+use tollgate_openflow::subfield::SubField;
 use tollgate_openflow::{
     Action, Actions, Field, FlowCommand, FlowMod, Instruction, Instructions, Match, OxmField,
 };
@@ -33,14 +34,29 @@ pub(super) struct Place {
 }
 
 impl Place {
+    /// A wish in this table. Resubmits name a number of tables further on: rules that find
+    /// themselves again would take every walk to its bounds.
+    fn here(&self, wish: &Action) -> Option<Action> {
+        match wish {
+            Action::Resubmit { in_port, table } => {
+                let table = table.map_or(self.table + 1, |step| self.table + step);
+                let there = Action::Resubmit { in_port: *in_port, table: Some(table) };
+                (table < TABLES).then_some(there)
+            }
+            wish => Some(wish.clone()),
+        }
+    }
+
     /// A flow-mod about this place; of the wishes, what the match does not allow is left out.
     pub(super) fn flow_mod(&self, command: FlowCommand, priority: u16, wishes: &Wishes) -> FlowMod {
         // Actions of both lists are checked in a row, as OVS does.
-        let mut apply = wishes.apply.clone();
+        let here = |action: &Action| self.here(action);
+        let mut apply: Vec<Action> = wishes.apply.iter().flat_map(here).collect();
         while let Some((index, _)) = first_inconsistent(&self.matcher, &apply) {
             apply.remove(index);
         }
-        let mut actions = [&apply[..], &wishes.write].concat();
+        let write: Vec<Action> = wishes.write.iter().flat_map(here).collect();
+        let mut actions = [&apply[..], &write].concat();
         while let Some((index, _)) = first_inconsistent(&self.matcher, &actions) {
             actions.remove(index);
         }
@@ -138,9 +154,10 @@ fn layer2_fields() -> impl Strategy<Value = Vec<OxmField>> {
             optional(Field::EthSrc, any_mac().prop_map(|mac| number(&mac))),
             optional(Field::EthDst, any_mac().prop_map(|mac| number(&mac))),
             optional(Field::Metadata, 0..4_u128),
+            optional(Field::Reg0, 0..4_u128),
             tag,
         )
-            .prop_map(|(a, b, c, d, e)| vec![a, b, c, d, e]),
+            .prop_map(|(a, b, c, d, e, f)| vec![a, b, c, d, e, f]),
     )
 }
 
@@ -224,8 +241,74 @@ fn any_edit() -> impl Strategy<Value = Action> {
         prop_oneof![Just(0x8100), Just(0x88a8)].prop_map(Action::PushVlan),
         Just(Action::PopVlan),
         Just(Action::DecNwTtl),
+        any_change_of_bits(),
+        any_change_of_bits(),
+        any_change_of_bits(),
     ]
 }
+
+/// Masked sets, loads and moves between fields of packets and of the pipeline.
+fn any_change_of_bits() -> impl Strategy<Value = Action> {
+    // Narrow runs of bits in which the small world's values differ.
+    let bits = |fields: &'static [Field]| {
+        (prop::sample::select(fields), 0..3_u8, 1..3_u8)
+            .prop_map(|(field, offset, bits)| SubField::new(field, offset, bits).ok())
+            .prop_filter_map("no such bits", |bits| bits)
+    };
+    let load = (bits(&WRITABLE), any::<u64>()).prop_map(|(dst, value)| {
+        let value = value & ((1 << dst.bits()) - 1);
+        Action::RegLoad { dst, value }
+    });
+    let copy = (bits(&READABLE), bits(&WRITABLE))
+        .prop_filter_map("different widths", |(src, dst)| {
+            (src.bits() == dst.bits()).then_some(Action::RegMove { src, dst })
+        });
+    prop_oneof![1 => load, 2 => copy]
+}
+
+const WRITABLE: [Field; 22] = [
+    Field::EthSrc,
+    Field::EthDst,
+    Field::VlanVid,
+    Field::VlanPcp,
+    Field::Ipv4Src,
+    Field::Ipv4Dst,
+    Field::Ipv6Src,
+    Field::Ipv6Dst,
+    Field::Ipv6Flabel,
+    Field::IpDscp,
+    Field::NwTtl,
+    Field::TcpSrc,
+    Field::UdpDst,
+    Field::Icmpv4Type,
+    Field::Icmpv6Code,
+    Field::ArpOp,
+    Field::ArpSpa,
+    Field::ArpTha,
+    Field::Reg0,
+    Field::Reg1,
+    Field::Metadata,
+    Field::Metadata,
+];
+
+const READABLE: [Field; 16] = [
+    Field::InPort,
+    Field::EthSrc,
+    Field::EthType,
+    Field::VlanVid,
+    Field::VlanPcp,
+    Field::Ipv4Dst,
+    Field::Ipv6Src,
+    Field::NwFrag,
+    Field::IpProto,
+    Field::IpEcn,
+    Field::TcpFlags,
+    Field::TcpDst,
+    Field::UdpSrc,
+    Field::ArpTpa,
+    Field::Reg0,
+    Field::Metadata,
+];
 
 fn any_output() -> impl Strategy<Value = Action> {
     let port = prop_oneof![
@@ -233,8 +316,15 @@ fn any_output() -> impl Strategy<Value = Action> {
         1 => Just(OFPP_IN_PORT),
         1 => Just(OFPP_FLOOD),
         2 => Just(OFPP_NORMAL),
+        1 => Just(OFPP_CONTROLLER),
     ];
-    port.prop_map(|port| Action::Output { port, max_len: 0 })
+    let output = port.prop_map(|port| Action::Output { port, max_len: 0 });
+    let in_port = weighted(0.3, 1..=PORTS);
+    let resubmit = (in_port, weighted(0.5, 1..3_u8))
+        .prop_map(|(in_port, table)| Action::Resubmit { in_port, table });
+    let enter = (1..=PORTS)
+        .prop_map(|port| Action::SetField(OxmField::exact(Field::InPort, u128::from(port))));
+    prop_oneof![12 => output, 3 => resubmit, 1 => enter]
 }
 
 /// Anything that a rule may do.

@@ -16,7 +16,7 @@ use tollgate_policy::TenantIndex;
 
 use crate::pipeline::bridge::{BridgeId, PortInfo};
 use crate::pipeline::clock::Clock;
-use crate::pipeline::core::{Caches, Core};
+use crate::pipeline::core::{Answer, Caches, Core};
 use crate::pipeline::events::{Event, EventSink};
 use crate::pipeline::walk::{Walk, walk};
 
@@ -24,6 +24,9 @@ use crate::pipeline::walk::{Walk, walk};
 const CYCLES_PER_MS: u64 = 1000;
 /// Datapath numbers differ from OpenFlow numbers, so that mixing them up shows.
 const INDEX_OFFSET: u16 = 10;
+
+/// What meters take a frame for that is given by its key only.
+const FRAME_BYTES: u32 = 64;
 
 /// No port is reached.
 pub(super) const NOWHERE: [u32; 0] = [];
@@ -197,6 +200,11 @@ impl Sim {
         walk(bridge, &fdb, bridge.port(ofport).unwrap(), key)
     }
 
+    /// The answer to a miss.
+    pub(super) fn answer(&self, ofport: u32, key: &FlowKey) -> Answer {
+        self.core.answer(index_of(ofport), key, FRAME_BYTES)
+    }
+
     /// Sends a frame into a port and gives what comes out.
     pub(super) fn send(&mut self, ofport: u32, frame: &[u8]) -> Vec<Sent> {
         let key = key_of(ofport, frame);
@@ -204,11 +212,18 @@ impl Sim {
         let count = |megaflow: &Megaflow| megaflow.stats.add(1, frame.len() as u64, now_tsc);
         if let Some(megaflow) = self.pmd.lookup(&key) {
             count(&megaflow);
+            if megaflow.ops.contains(&Op::Punt) {
+                let (bridge, copies) = self.core.copies_of(index_of(ofport), &key).unwrap();
+                self.core.send_copies(bridge, &copies, frame);
+            }
             return run(&megaflow.ops, frame, index_of(ofport));
         }
         self.walks += 1;
-        let answer = self.core.answer(index_of(ofport), &key);
+        let answer = self.answer(ofport, &key);
         let Verdict { megaflow, install } = answer.verdict;
+        if let Some((bridge, copies)) = answer.copies {
+            self.core.send_copies(bridge, &copies, frame);
+        }
         count(&megaflow);
         let sent = run(&megaflow.ops, frame, index_of(ofport));
         if install {

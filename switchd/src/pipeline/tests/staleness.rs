@@ -77,7 +77,7 @@ impl World {
                     let key = key_of(*ofport, &frame.build());
                     if *ofport < PORTS || self.last_port_attached {
                         self.seen.push((*ofport, key));
-                        late.push(self.sim.core.answer(index_of(*ofport), &key).verdict.megaflow);
+                        late.push(self.sim.answer(*ofport, &key).verdict.megaflow);
                     }
                 }
                 self.sim.core.tell_pmds();
@@ -194,7 +194,7 @@ fn a_walk_under_older_tables_never_lands() {
     let sim = Sim::new(2);
     sim.add("priority=10,actions=output:2");
     let frame = Frame::udp(0, 1).build();
-    let answer = sim.core.answer(index_of(1), &key_of(1, &frame));
+    let answer = sim.answer(1, &key_of(1, &frame));
     sim.add("priority=20,actions=drop");
     assert!(answer.entry.is_some_and(|entry| sim.core.repeat(entry).is_none()));
     sim.pmd.install(answer.verdict.megaflow);
@@ -207,7 +207,7 @@ fn a_follower_repeats_the_answer_of_its_leader() {
     let sim = Sim::new(2);
     sim.add("priority=10,actions=output:2");
     let frame = Frame::udp(0, 1).build();
-    let answer = sim.core.answer(index_of(1), &key_of(1, &frame));
+    let answer = sim.answer(1, &key_of(1, &frame));
     let repeated = sim.core.repeat(answer.entry.unwrap()).unwrap();
     assert!(std::sync::Arc::ptr_eq(&repeated.megaflow, &answer.verdict.megaflow));
     assert!(!repeated.install);
