@@ -57,12 +57,12 @@ pub struct AsyncConfig {
 }
 
 impl Default for AsyncConfig {
-    /// What every connection begins with: all events for a master or equal but packets whose TTL
-    /// ran out, for a slave the ports only (as in Open vSwitch, which the specification leaves
+    /// What every connection begins with: for a master or equal all events but packets whose TTL
+    /// ran out and flows that went with their meter, for a slave the ports only (as in Open vSwitch, which the specification leaves
     /// free).
     fn default() -> AsyncConfig {
         AsyncConfig {
-            master: AsyncMasks { packet_in: 0b11, port_status: 0b111, flow_removed: 0b1_1111 },
+            master: AsyncMasks { packet_in: 0b11, port_status: 0b111, flow_removed: 0b1111 },
             slave: AsyncMasks { packet_in: 0, port_status: 0b111, flow_removed: 0 },
         }
     }

@@ -76,15 +76,24 @@ pub const IP_PROTO_SCTP: u8 = 132;
 /// The bit of `vlan_vid` that says that there is a tag (`OFPVID_PRESENT`).
 pub const OFPVID_PRESENT: u16 = 0x1000;
 
+/// Whether the match is of fragments but the first, which have no header of what IP carries.
+pub(crate) fn is_later_fragment(matched: &Match) -> bool {
+    matched.get(Field::NwFrag).is_some_and(|frag| frag.value() & 2 != 0)
+}
+
 impl Prerequisite {
     /// Whether `matched` guarantees the prerequisite.
     pub fn satisfied_by(self, matched: &Match) -> bool {
         let exact = |field| matched.get(field).filter(|f| f.is_exact()).map(|f| f.value());
         let eth_type = |value: u16| exact(Field::EthType) == Some(u128::from(value));
         let ip = || eth_type(ETH_TYPE_IPV4) || eth_type(ETH_TYPE_IPV6);
-        let proto = |value: u8| exact(Field::IpProto) == Some(u128::from(value));
+        let proto = |value: u8| {
+            exact(Field::IpProto) == Some(u128::from(value)) && !is_later_fragment(matched)
+        };
         let icmpv6 = || eth_type(ETH_TYPE_IPV6) && proto(IP_PROTO_ICMPV6);
-        let nd = |kind: u128| icmpv6() && exact(Field::Icmpv6Type) == Some(kind);
+        // With another code the message is of no neighbour discovery that is known (RFC 4861 §4.3).
+        let code_0 = || matched.get(Field::Icmpv6Code).is_none_or(|f| f.value() == 0);
+        let nd = |kind: u128| icmpv6() && exact(Field::Icmpv6Type) == Some(kind) && code_0();
         match self {
             Prerequisite::None => true,
             Prerequisite::Vlan => matched
@@ -119,9 +128,11 @@ impl Prerequisite {
             Prerequisite::Sctp => "sctp or sctp6",
             Prerequisite::Icmpv4 => "icmp",
             Prerequisite::Icmpv6 => "icmp6",
-            Prerequisite::NeighbourDiscovery => "icmp6,icmp_type=135 or icmp6,icmp_type=136",
-            Prerequisite::NeighbourSolicitation => "icmp6,icmp_type=135",
-            Prerequisite::NeighbourAdvertisement => "icmp6,icmp_type=136",
+            Prerequisite::NeighbourDiscovery => {
+                "icmp6,icmp_type=135,icmp_code=0 or icmp6,icmp_type=136,icmp_code=0"
+            }
+            Prerequisite::NeighbourSolicitation => "icmp6,icmp_type=135,icmp_code=0",
+            Prerequisite::NeighbourAdvertisement => "icmp6,icmp_type=136,icmp_code=0",
         }
     }
 }
@@ -263,8 +274,8 @@ fields! {
     NdSll = (BASIC, 32, 6, 48, true, true, NeighbourSolicitation, Ethernet, "nd_sll", []);
     /// Target link-layer address of a neighbour advertisement.
     NdTll = (BASIC, 33, 6, 48, true, true, NeighbourAdvertisement, Ethernet, "nd_tll", []);
-    /// ARP opcode.
-    ArpOp = (BASIC, 21, 2, 16, false, true, Arp, Decimal, "arp_op", []);
+    /// ARP opcode; those beyond 255, of which there are none, are not matched (as in Open vSwitch).
+    ArpOp = (BASIC, 21, 2, 8, false, true, Arp, Decimal, "arp_op", []);
     /// ARP sender IPv4 address.
     ArpSpa = (BASIC, 22, 4, 32, true, true, Arp, Ipv4, "arp_spa", []);
     /// ARP target IPv4 address.

@@ -4,6 +4,7 @@ use crate::action::Action;
 use crate::error::{DecodeError, ErrorCode};
 use crate::field::{Field, OFPVID_PRESENT, Prerequisite};
 use crate::instruction::Instructions;
+use crate::limits::VLAN_TAGS_MAX;
 use crate::oxm::{Match, OxmField};
 use crate::port::{OFP_NO_BUFFER, OFPG_ANY, OFPP_ANY, OFPTT_ALL};
 use crate::wire::{Reader, Writer};
@@ -205,49 +206,100 @@ pub fn check_consistency(
             "goto_table must name a later table",
         ));
     }
-    // (An action set is not checked: it runs after the last table, on a packet that earlier tables
-    // may have changed.)
-    match first_inconsistent(matcher, instructions.apply_actions()) {
-        None => Ok(()),
-        Some(_) => Err(DecodeError::new(
+    let (apply, write) = (instructions.apply_actions(), instructions.write_actions());
+    let inconsistent = first_inconsistent(matcher, apply).is_some()
+        || first_inconsistent_in_set(matcher, apply, write).is_some();
+    if inconsistent {
+        return Err(DecodeError::new(
             ErrorCode::OFPBAC_MATCH_INCONSISTENT,
             "the match does not guarantee what an action needs",
-        )),
+        ));
     }
+    Ok(())
 }
 
 /// The first action whose prerequisite the match does not guarantee, with the prerequisite.
 pub fn first_inconsistent(matcher: &Match, actions: &[Action]) -> Option<(usize, Prerequisite)> {
-    let mut tags = tags_guaranteed(matcher);
-    let met = |needed: Prerequisite, tags: u32| match needed {
-        Prerequisite::Vlan => tags > 0,
-        other => other.satisfied_by(matcher),
-    };
-    actions.iter().enumerate().find_map(|(index, action)| {
+    let mut frame = Guaranteed::by(matcher);
+    let mut lacking = actions.iter().enumerate().filter_map(|(i, a)| Some((i, frame.lacks(a)?)));
+    lacking.next()
+}
+
+/// The same for the actions that are `written` to the action set after others were `applied`. As
+/// in Open vSwitch, those that do nothing to a packet without a tag or a TTL are let pass: what the
+/// set is executed on may have come through other tables.
+pub fn first_inconsistent_in_set(
+    matcher: &Match,
+    applied: &[Action],
+    written: &[Action],
+) -> Option<(usize, Prerequisite)> {
+    let mut frame = Guaranteed::by(matcher);
+    applied.iter().for_each(|action| _ = frame.lacks(action));
+    let mut lacking = written.iter().enumerate().filter_map(|(index, action)| {
+        let lacks = frame.lacks(action);
+        match action {
+            Action::PopVlan | Action::DecNwTtl | Action::SetNwTtl(_) => None,
+            _ => Some((index, lacks?)),
+        }
+    });
+    lacking.next()
+}
+
+/// What is known about every packet of a match while actions are done to it.
+struct Guaranteed<'a> {
+    matcher: &'a Match,
+    /// Tags, as far as the match can say: none or one, and those pushed.
+    tags: u32,
+}
+
+impl Guaranteed<'_> {
+    fn by(matcher: &Match) -> Guaranteed<'_> {
+        Guaranteed { matcher, tags: u32::from(Prerequisite::Vlan.satisfied_by(matcher)) }
+    }
+
+    fn meets(&self, needed: Prerequisite) -> bool {
+        match needed {
+            Prerequisite::Vlan => self.tags > 0,
+            other => other.satisfied_by(self.matcher),
+        }
+    }
+
+    /// What an action needs that is not guaranteed; then it is taken to be done.
+    fn lacks(&mut self, action: &Action) -> Option<Prerequisite> {
         let needed = match action {
-            Action::PushVlan(_) => {
-                tags += 1;
-                Prerequisite::None
+            Action::PopVlan => [Prerequisite::Vlan; 2],
+            Action::DecNwTtl | Action::SetNwTtl(_) => [Prerequisite::Ip; 2],
+            Action::SetField(field) => [needed_to_write(field.field()); 2],
+            Action::RegLoad { dst, .. } => [needed_to_write(dst.field()); 2],
+            Action::RegMove { src, dst } => {
+                [src.field().info().prerequisite, needed_to_write(dst.field())]
             }
-            Action::PopVlan => Prerequisite::Vlan,
-            Action::DecNwTtl | Action::SetNwTtl(_) => Prerequisite::Ip,
-            Action::SetField(field) => needed_to_write(field.field()),
-            Action::RegLoad { dst, .. } => needed_to_write(dst.field()),
-            Action::RegMove { src, dst } => match src.field().info().prerequisite {
-                prerequisite if met(prerequisite, tags) => needed_to_write(dst.field()),
-                unmet => unmet,
-            },
-            Action::Output { .. }
+            Action::PushVlan(_)
+            | Action::Output { .. }
             | Action::Group(_)
             | Action::Resubmit { .. }
             | Action::Note(_)
-            | Action::Controller { .. } => Prerequisite::None,
+            | Action::Controller { .. } => [Prerequisite::None; 2],
         };
-        let met = met(needed, tags);
-        if matches!(action, Action::PopVlan) {
-            tags = tags.saturating_sub(1);
+        let lacking = needed.into_iter().find(|needed| !self.meets(*needed));
+        match action {
+            Action::PushVlan(_) => self.tags += 1,
+            Action::PopVlan => self.tags = self.tags.saturating_sub(1),
+            _ => {}
         }
-        if met { None } else { Some((index, needed)) }
+        lacking
+    }
+}
+
+/// Whether the actions would give every packet of the match more than [`VLAN_TAGS_MAX`] tags.
+pub fn pushes_too_many_tags<'a>(
+    matcher: &Match,
+    actions: impl IntoIterator<Item = &'a Action>,
+) -> bool {
+    let mut frame = Guaranteed::by(matcher);
+    actions.into_iter().any(|action| {
+        frame.lacks(action);
+        frame.tags > VLAN_TAGS_MAX
     })
 }
 
@@ -258,11 +310,6 @@ fn needed_to_write(field: Field) -> Prerequisite {
         Field::VlanVid => Prerequisite::Vlan,
         _ => field.info().prerequisite,
     }
-}
-
-/// Tags that every packet of the match has, as far as the match can say: none or one.
-fn tags_guaranteed(matcher: &Match) -> u32 {
-    u32::from(Prerequisite::Vlan.satisfied_by(matcher))
 }
 
 /// `vlan_vid` of a tagged packet with this VLAN id.

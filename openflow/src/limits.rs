@@ -27,3 +27,6 @@ pub const TABLE_NAME_BYTES: usize = 32;
 
 /// Bands in one meter: as many as Open vSwitch has room for.
 pub const METER_BANDS_MAX: usize = 8;
+
+/// VLAN tags that actions may leave on a frame: those that are matched and pushed by QinQ.
+pub const VLAN_TAGS_MAX: u32 = 2;

@@ -217,9 +217,7 @@ impl Match {
         if fields.windows(2).any(|pair| matches!(pair, [a, b] if a.field == b.field)) {
             return Err(DUPLICATE);
         }
-        if !fields.iter().all(|f| f.field.info().prerequisite.satisfied_by(&matched)) {
-            return Err(UNMET);
-        }
+        matched.check_prerequisites()?;
         Ok(matched)
     }
 
@@ -265,7 +263,16 @@ impl Match {
             }
         }
         matched.fields.sort_by_key(|field| field.field);
+        // A field that says what is not there may have come after what it excludes.
+        if matched.get(Field::NwFrag).is_some() || matched.get(Field::Icmpv6Code).is_some() {
+            matched.check_prerequisites()?;
+        }
         Ok(matched)
+    }
+
+    fn check_prerequisites(&self) -> Result<(), DecodeError> {
+        let met = |field: &OxmField| field.field.info().prerequisite.satisfied_by(self);
+        if self.fields.iter().all(met) { Ok(()) } else { Err(UNMET) }
     }
 }
 

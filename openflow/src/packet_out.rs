@@ -2,6 +2,8 @@
 
 use crate::action::Actions;
 use crate::error::{DecodeError, ErrorCode};
+use crate::limits::MESSAGE_MAX_BYTES;
+use crate::message::HEADER_BYTES;
 use crate::wire::{Reader, Writer};
 
 /// A packet that a controller has the switch send.
@@ -18,6 +20,13 @@ pub struct PacketOut {
 }
 
 impl PacketOut {
+    /// Whether it fits into one message.
+    pub(crate) fn fits(&self) -> bool {
+        let mut out = Writer::default();
+        self.encode(&mut out);
+        out.len() <= MESSAGE_MAX_BYTES - HEADER_BYTES
+    }
+
     pub(crate) fn encode(&self, out: &mut Writer) {
         out.u32(self.buffer_id);
         out.u32(self.in_port);

@@ -149,6 +149,7 @@ fn short_name(name: &str) -> Option<Field> {
 fn width(field: Field) -> u8 {
     match field {
         Field::VlanVid => 12,
+        Field::ArpOp => 16,
         _ => field.info().bits,
     }
 }

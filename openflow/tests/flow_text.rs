@@ -63,6 +63,112 @@ fn a_missing_prerequisite_is_refused_and_named() {
 }
 
 #[test]
+fn writing_to_bits_is_refused_with_what_would_be_right() {
+    assert_refused(
+        "actions=load:0x1ff->reg0[0..7]",
+        "load:0x1ff->reg0[0..7]: 0x1ff does not fit into 8 bits",
+    );
+    assert_refused(
+        "actions=load:1->reg0[32]",
+        "load:1->reg0[32]: reg0[32]: expected a bit from 0 to 31 instead of 32",
+    );
+    assert_refused(
+        "actions=load:1->reg0[7..3]",
+        "load:1->reg0[7..3]: reg0[7..3]: the first bit is above the last: write reg0[3..7]",
+    );
+    assert_refused("actions=load:1->reg0[", "load:1->reg0[: reg0[: missing `]'");
+    assert_refused("actions=load:x->reg0", "load:x->reg0: x is no number");
+    assert_refused("actions=load:1", "load:1: expected load:VALUE->FIELD[FIRST..LAST]");
+    assert_refused(
+        "actions=load:1->reg16[]",
+        "load:1->reg16[]: unknown field reg16; did you mean reg1?",
+    );
+    assert_refused(
+        "actions=load:1->NXM_NX_REGG0",
+        "load:1->NXM_NX_REGG0: unknown field NXM_NX_REGG0; did you mean NXM_NX_REG0?",
+    );
+    assert_refused(
+        "actions=load:1->NXM_NX_TUN_ID[]",
+        "load:1->NXM_NX_TUN_ID[]: field NXM_NX_TUN_ID is not supported",
+    );
+    assert_refused("actions=load:1->eth_type[]", "load:1->eth_type[]: eth_type cannot be written");
+    assert_refused(
+        "actions=load:0->NXM_OF_VLAN_TCI[]",
+        "load:0->NXM_OF_VLAN_TCI[]: NXM_OF_VLAN_TCI[] spans more than one field: \
+         write OXM_OF_VLAN_VID[], OXM_OF_VLAN_PCP[], push_vlan or pop_vlan",
+    );
+    assert_refused(
+        "actions=move:eth_src[]->reg1[]",
+        "move:eth_src[]->reg1[]: the source is 48 bits wide and the destination 32: \
+         write which bits, as in reg0[0..31]",
+    );
+    assert_refused("actions=move:ip_src[]->reg1[]", "move:ip_src[]->reg1[] needs ip in the match");
+    assert_refused("actions=load:1->tcp_dst[]", "load:1->tcp_dst[] needs tcp or tcp6 in the match");
+    assert_refused(
+        "actions=write_actions(set_field:1.2.3.4->ip_dst)",
+        "set_field:1.2.3.4->ip_dst needs ip in the match",
+    );
+}
+
+#[test]
+fn what_a_resubmit_a_note_and_a_controller_need_is_said() {
+    assert_refused(
+        "actions=resubmit(,)",
+        "resubmit(,) needs a port or a table: resubmit(PORT,TABLE) or resubmit(,TABLE)",
+    );
+    assert_refused(
+        "actions=resubmit(,300)",
+        "resubmit to table=300: expected a number from 0 to 254",
+    );
+    assert_refused("actions=resubmit(,1,ct)", "resubmit: ct is not supported");
+    assert_refused("actions=note:1", "note=1: expected pairs of hexadecimal digits");
+    assert_refused(
+        "actions=controller(reason=boredom)",
+        "reason=boredom: expected no_match, action or invalid_ttl",
+    );
+    assert_refused("actions=controller(userdata=01)", "controller: userdata is not supported");
+    assert_refused(
+        "actions=controller(maxlen=5)",
+        "controller: unknown maxlen; it takes max_len=BYTES, reason=REASON and id=ID",
+    );
+    assert_refused(
+        "actions=write_actions(note:00)",
+        "write_actions: note:00 cannot wait in an action set",
+    );
+    assert_refused(
+        "actions=output:reg0[]",
+        "output:reg0[]: output to a register, or of the beginning of a packet, is not supported",
+    );
+    assert_refused(
+        "dl_vlan=1,actions=push_vlan:0x8100,push_vlan:0x8100",
+        "push_vlan: a frame has at most 2 tags",
+    );
+}
+
+#[test]
+fn what_later_fragments_and_other_codes_do_not_have_is_refused() {
+    assert_refused(
+        "tcp,ip_frag=later,tp_dst=80,actions=drop",
+        "tp_dst=80: the fragments that ip_frag=later matches have no such field",
+    );
+    assert_refused(
+        "udp,udp_dst=80,ip_frag=later,actions=drop",
+        "udp_dst=80: the fragments that ip_frag=later matches have no such field",
+    );
+    assert_refused(
+        "icmp6,icmp_type=135,icmp_code=1,nd_target=::1,actions=drop",
+        "nd_target=::1 needs icmp6,icmp_type=135,icmp_code=0 or icmp6,icmp_type=136,icmp_code=0 \
+         in the match",
+    );
+    assert_refused(
+        "packet_type=(1,0x800),actions=drop",
+        "only Ethernet frames are matched: packet_type=(0,0)",
+    );
+    assert!(add("eth,actions=drop").unwrap().matcher.is_any());
+    assert!(add("packet_type=(0,0),actions=drop").unwrap().matcher.is_any());
+}
+
+#[test]
 fn a_value_out_of_range_is_refused_with_the_range() {
     assert_refused(
         "priority=70000,actions=drop",

@@ -56,6 +56,15 @@ proptest! {
     }
 
     #[test]
+    fn every_multipart_reply_decodes_to_what_was_encoded(
+        reply in common::multipart_reply(),
+        more: bool,
+    ) {
+        let message = Message::MultipartReply { reply, more };
+        prop_assert_eq!(decode(&message.encode(1)), Some(message));
+    }
+
+    #[test]
     fn random_bodies_never_panic_and_what_decodes_encodes_to_its_like(
         bytes in proptest::collection::vec(any::<u8>(), 0..300),
         message_type in 0..32_u8,

@@ -1,4 +1,4 @@
-//! Parses the actions part of a flow.
+//! Parses lists of actions.
 
 use super::assign::{self, transport_field};
 use super::error::ParseError;
@@ -11,113 +11,25 @@ use super::value::{parse_field, parse_number, unknown_port};
 use crate::action::{Action, Actions, VLAN_TPIDS};
 use crate::event::OFPR_ACTION;
 use crate::field::{Field, Prerequisite};
-use crate::flow_mod::{first_inconsistent, tagged_vid};
-use crate::instruction::{Instruction, Instructions};
+use crate::flow_mod::{
+    first_inconsistent, first_inconsistent_in_set, pushes_too_many_tags, tagged_vid,
+};
+use crate::limits::VLAN_TAGS_MAX;
 use crate::oxm::{Match, OxmField};
 use crate::port::{OFPCML_NO_BUFFER, OFPP_CONTROLLER, OFPP_IN_PORT};
 
-/// Reads the list after `actions=`. `matcher` is the flow's match, which decides what names such
-/// as `mod_tp_src` mean and what may be done at all.
-pub(super) fn parse_instructions(
-    text: &str,
-    matcher: &Match,
-    names: &dyn PortNames,
-) -> Result<Instructions, ParseError> {
-    let mut list = ListParser::new(matcher, names);
-    let mut instructions = Vec::new();
-    // Rank and name of the item before, to hold the text to the order of execution.
-    let mut before: Option<(u8, &str)> = None;
-    let mut lexer = Lexer::new(text);
-    while let Some(item) = lexer.next()? {
-        let instruction = parse_instruction(item, matcher, names)?;
-        let rank = instruction.as_ref().map_or(ACTIONS_RANK, Instruction::rank);
-        match before {
-            Some((_, last)) if last == "drop" || item.key == "drop" => {
-                return Err(ParseError::new("drop must be the only action"));
-            }
-            Some((last_rank, last)) if rank < last_rank => {
-                return Err(ParseError::new(format!("{} must come before {last}", item.key)));
-            }
-            Some((last_rank, last)) if rank == last_rank && instruction.is_some() => {
-                return Err(ParseError::new(format!("{last} may be given once")));
-            }
-            _ => before = Some((rank, item.key)),
-        }
-        match instruction {
-            Some(instruction) => instructions.push(instruction),
-            None if item.key == "drop" => {}
-            None => list.item(item)?,
-        }
-    }
-    // An empty list says nothing; neither does ovs-ofctl send it.
-    instructions.push(Instruction::ApplyActions(list.finish()?));
-    instructions.retain(|instruction| match instruction {
-        Instruction::ApplyActions(actions) | Instruction::WriteActions(actions) => {
-            !actions.is_empty()
-        }
-        _ => true,
-    });
-    Ok(Instructions::new(instructions)?)
-}
-
-/// Where plain actions stand in the order of execution: as apply-actions.
-const ACTIONS_RANK: u8 = 1;
-
-/// The instruction that an item is, `None` if it is an action.
-fn parse_instruction(
-    item: Item<'_>,
-    matcher: &Match,
-    names: &dyn PortNames,
-) -> Result<Option<Instruction>, ParseError> {
-    let Item { key, value } = item;
-    let number = |max: u128| parse_number(key, required(key, value, "a number")?, max);
-    Ok(Some(match key {
-        "goto_table" => Instruction::GotoTable(number(254)? as u8),
-        "meter" => Instruction::Meter(number(u128::from(u32::MAX))? as u32),
-        "clear_actions" => Instruction::ClearActions,
-        "write_metadata" => {
-            let text = required(key, value, "a number")?;
-            let field = parse_field(Field::Metadata, key, text, names)?;
-            Instruction::WriteMetadata { metadata: field.value() as u64, mask: field.mask() as u64 }
-        }
-        "write_actions" => {
-            let mut list = ListParser::new(matcher, names);
-            let mut lexer = Lexer::new(value.ok_or_else(|| {
-                ParseError::new("write_actions needs a list: write_actions(ACTIONS)")
-            })?);
-            while let Some(item) = lexer.next()? {
-                match item.key {
-                    "drop" => {}
-                    "note" => {
-                        return Err(ParseError::new(
-                            "write_actions: a note is no part of an action set",
-                        ));
-                    }
-                    _ => list.item(item)?,
-                }
-            }
-            if list.actions.iter().any(|action| !action.may_be_in_a_set()) {
-                return Err(ParseError::new(
-                    "write_actions: controller with an id or a reason is no part of an action set",
-                ));
-            }
-            Instruction::WriteActions(Actions::new(list.actions)?)
-        }
-        "apply_actions" => {
-            return Err(ParseError::new("apply_actions is what a plain list of actions means"));
-        }
-        _ => return Ok(None),
-    }))
-}
-
-fn required<'a>(key: &str, value: Option<&'a str>, what: &str) -> Result<&'a str, ParseError> {
+pub(super) fn required<'a>(
+    key: &str,
+    value: Option<&'a str>,
+    what: &str,
+) -> Result<&'a str, ParseError> {
     value
         .filter(|value| !value.is_empty())
         .ok_or_else(|| ParseError::new(format!("{key} needs {what}: {key}:VALUE")))
 }
 
 /// A list of actions being read.
-struct ListParser<'a> {
+pub(super) struct ListParser<'a> {
     matcher: &'a Match,
     names: &'a dyn PortNames,
     actions: Vec<Action>,
@@ -126,16 +38,45 @@ struct ListParser<'a> {
 }
 
 impl<'a> ListParser<'a> {
-    fn new(matcher: &'a Match, names: &'a dyn PortNames) -> ListParser<'a> {
+    pub(super) fn new(matcher: &'a Match, names: &'a dyn PortNames) -> ListParser<'a> {
         ListParser { matcher, names, actions: Vec::new(), texts: Vec::new() }
     }
 
-    fn finish(self) -> Result<Actions, ParseError> {
-        if let Some((index, needed)) = first_inconsistent(self.matcher, &self.actions) {
-            let text = self.texts.get(index).map_or("an action", String::as_str);
-            return Err(ParseError::new(format!("{text} needs {} in the match", needed.remedy())));
+    /// `subject` is what a prerequisite would be missing in.
+    pub(super) fn finish(self, subject: &str) -> Result<Actions, ParseError> {
+        if let Some(lacking) = first_inconsistent(self.matcher, &self.actions) {
+            return Err(self.needs(lacking, subject));
         }
+        check_tags(self.matcher, &self.actions)?;
         Ok(Actions::new(self.actions)?)
+    }
+
+    /// Reads the inside of `write_actions(...)` that follows this list.
+    pub(super) fn parse_set(&self, text: &str) -> Result<Actions, ParseError> {
+        let mut set = ListParser::new(self.matcher, self.names);
+        let mut lexer = Lexer::new(text);
+        while let Some(item) = lexer.next()? {
+            if item.key != "drop" {
+                set.item(item)?;
+            }
+        }
+        let outsider = set.actions.iter().position(|action| !action.may_be_in_a_set());
+        if let Some(index) = outsider {
+            let text = set.texts.get(index).map_or("an action", String::as_str);
+            return Err(ParseError::new(format!(
+                "write_actions: {text} cannot wait in an action set"
+            )));
+        }
+        if let Some(lacking) = first_inconsistent_in_set(self.matcher, &self.actions, &set.actions)
+        {
+            return Err(set.needs(lacking, "match"));
+        }
+        Ok(Actions::new(set.actions)?)
+    }
+
+    fn needs(&self, (index, needed): (usize, Prerequisite), subject: &str) -> ParseError {
+        let text = self.texts.get(index).map_or("an action", String::as_str);
+        ParseError::new(format!("{text} needs {} in the {subject}", needed.remedy()))
     }
 
     fn push(&mut self, item: Item<'_>, action: Action) {
@@ -146,7 +87,7 @@ impl<'a> ListParser<'a> {
         });
     }
 
-    fn item(&mut self, item: Item<'_>) -> Result<(), ParseError> {
+    pub(super) fn item(&mut self, item: Item<'_>) -> Result<(), ParseError> {
         let key = item.key.to_ascii_lowercase();
         let value = |what| required(item.key, item.value, what);
         let several = match key.as_str() {
@@ -232,6 +173,19 @@ impl<'a> ListParser<'a> {
         self.push(item, Action::SetField(field));
         Ok(())
     }
+}
+
+/// Refuses pushes of which the frame would have no room for the last.
+pub(super) fn check_tags<'a>(
+    matcher: &Match,
+    actions: impl IntoIterator<Item = &'a Action>,
+) -> Result<(), ParseError> {
+    if pushes_too_many_tags(matcher, actions) {
+        return Err(ParseError::new(format!(
+            "push_vlan: a frame has at most {VLAN_TAGS_MAX} tags"
+        )));
+    }
+    Ok(())
 }
 
 fn output_to(port: u32) -> Action {

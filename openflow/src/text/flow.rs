@@ -1,7 +1,7 @@
 //! Parses whole flows: the text of `add-flow`, `del-flows`, `dump-flows` and of flow files.
 
-use super::actions::parse_instructions;
 use super::error::ParseError;
+use super::instructions::parse_instructions;
 use super::lexer::{Item, Lexer};
 use super::matches::MatchParser;
 use super::names::{PortNames, parse_port};

@@ -11,23 +11,19 @@ use super::suggest::nearest;
 use super::value::{parse_field, parse_number};
 use crate::field::{
     ETH_TYPE_ARP, ETH_TYPE_IPV4, ETH_TYPE_IPV6, Field, IP_PROTO_ICMP, IP_PROTO_ICMPV6,
-    IP_PROTO_SCTP, IP_PROTO_TCP, IP_PROTO_UDP, OFPVID_PRESENT, Prerequisite,
+    IP_PROTO_SCTP, IP_PROTO_TCP, IP_PROTO_UDP, OFPVID_PRESENT, Prerequisite, is_later_fragment,
 };
 use crate::oxm::{Match, OxmField};
 
 /// Shorthands: name, `eth_type`, `ip_proto`.
-const PROTOCOLS: [(&str, u16, Option<u8>); 21] = [
+const PROTOCOLS: [(&str, u16, Option<u8>); 17] = [
     ("ip", ETH_TYPE_IPV4, None),
     ("ipv4", ETH_TYPE_IPV4, None),
     ("ip4", ETH_TYPE_IPV4, None),
     ("icmp", ETH_TYPE_IPV4, Some(IP_PROTO_ICMP)),
-    ("icmp4", ETH_TYPE_IPV4, Some(IP_PROTO_ICMP)),
     ("tcp", ETH_TYPE_IPV4, Some(IP_PROTO_TCP)),
-    ("tcp4", ETH_TYPE_IPV4, Some(IP_PROTO_TCP)),
     ("udp", ETH_TYPE_IPV4, Some(IP_PROTO_UDP)),
-    ("udp4", ETH_TYPE_IPV4, Some(IP_PROTO_UDP)),
     ("sctp", ETH_TYPE_IPV4, Some(IP_PROTO_SCTP)),
-    ("sctp4", ETH_TYPE_IPV4, Some(IP_PROTO_SCTP)),
     ("ipv6", ETH_TYPE_IPV6, None),
     ("ip6", ETH_TYPE_IPV6, None),
     ("icmp6", ETH_TYPE_IPV6, Some(IP_PROTO_ICMPV6)),
@@ -76,7 +72,7 @@ impl<'a> MatchParser<'a> {
             }
             // Every packet is an Ethernet frame.
             (None, None) if key == "eth" => Ok(()),
-            (None, Some("0,0")) if key == "packet_type" => Ok(()),
+            (None, Some("(0,0)")) if key == "packet_type" => Ok(()),
             (None, _) if key == "packet_type" => {
                 Err(ParseError::new("only Ethernet frames are matched: packet_type=(0,0)"))
             }
@@ -95,7 +91,7 @@ impl<'a> MatchParser<'a> {
         // What other names depend on comes first.
         deferred.sort_by_key(|(key, _)| match *key {
             "dl_type" | "eth_type" => 0,
-            "nw_proto" | "ip_proto" => 1,
+            "nw_proto" | "ip_proto" | "nw_frag" | "ip_frag" => 1,
             "vlan_vid" | "dl_vlan" | "vlan_tci" => 2,
             "icmp_type" | "icmpv6_type" => 3,
             _ => 4,
@@ -110,7 +106,7 @@ impl<'a> MatchParser<'a> {
         for (field, text) in &self.fields {
             let needed = field.field().info().prerequisite;
             if field.mask() != 0 && !needed.satisfied_by(&all) {
-                return Err(needs(text, needed.remedy()));
+                return Err(needs(text, needed.remedy(), &all));
             }
         }
         Ok(Match::from_fields(self.fields.iter().map(|(field, _)| *field))?)
@@ -135,8 +131,9 @@ impl<'a> MatchParser<'a> {
                 self.set(OxmField::exact(Field::IpDscp, tos >> 2), text)
             }
             _ => {
+                let matched = self.matched();
                 let field =
-                    field_for(key, &self.matched()).map_err(|needed| needs(&text, needed))?;
+                    field_for(key, &matched).map_err(|needed| needs(&text, needed, &matched))?;
                 self.set(parse_field(field, key, value, self.names)?, text)
             }
         }
@@ -295,7 +292,13 @@ fn is_match_key(key: &str) -> bool {
     !fields_named(key).is_empty()
 }
 
-fn needs(text: &str, needed: &str) -> ParseError {
+fn needs(text: &str, needed: &str, matched: &Match) -> ParseError {
+    let upper = ["tcp", "udp", "sctp", "icmp"].iter().any(|name| needed.contains(name));
+    if upper && is_later_fragment(matched) {
+        return ParseError::new(format!(
+            "{text}: the fragments that ip_frag=later matches have no such field"
+        ));
+    }
     ParseError::new(format!("{text} needs {needed} in the match"))
 }
 

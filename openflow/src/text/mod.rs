@@ -12,21 +12,30 @@
 mod actions;
 mod assign;
 mod error;
+mod events;
 mod flow;
 mod format;
+mod instructions;
 mod known;
 mod lexer;
 mod matches;
+mod meters;
 mod names;
+mod packet_out;
 mod replies;
 mod suggest;
 mod value;
 
 pub use error::ParseError;
+pub use events::{format_flow_removed, format_packet_in, format_port_status, format_queue_stats};
 pub use flow::{parse_flow, parse_flow_line, parse_flow_stats_request};
 pub use format::{FlowFormat, format_actions, format_flow, format_match};
 pub use matches::fields_named;
+pub use meters::{
+    format_meter_config, format_meter_features, format_meter_stats, parse_meter, parse_meter_id,
+};
 pub use names::{NoNames, PortNames, PortTable, format_port, parse_port};
+pub use packet_out::{packet_out, parse_frame, parse_packet_out};
 pub use replies::{
     format_aggregate, format_desc, format_error, format_features, format_port_desc,
     format_port_stats, format_switch_config, format_table_stats, reply_heading,

@@ -5,7 +5,6 @@ pub(super) fn nearest<'a>(
     word: &str,
     candidates: impl Iterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    let word = word.to_ascii_lowercase();
     // A third of the letters may be wrong, but never more than three.
     let tolerated = (word.len() / 3).clamp(1, 3);
     candidates
@@ -15,7 +14,7 @@ pub(super) fn nearest<'a>(
         .map(|(_, candidate)| candidate)
 }
 
-/// Levenshtein distance in bytes, of at most the first 64 of them.
+/// Levenshtein distance in bytes whatever their case, of at most the first 64 of them.
 fn distance(a: &[u8], b: &[u8]) -> usize {
     let (a, b) = (a.get(..64).unwrap_or(a), b.get(..64).unwrap_or(b));
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -24,7 +23,7 @@ fn distance(a: &[u8], b: &[u8]) -> usize {
         let mut previous = i + 1;
         let mut next = vec![previous];
         for (above, right) in row.iter().skip(1).zip(b) {
-            let cost = diagonal + usize::from(left != right);
+            let cost = diagonal + usize::from(!left.eq_ignore_ascii_case(right));
             previous = cost.min(above + 1).min(previous + 1);
             diagonal = *above;
             next.push(previous);

@@ -1,6 +1,8 @@
 //! Generators of valid matches, actions, flows and messages.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+pub(crate) mod spelling;
+
 use std::time::Duration;
 
 use proptest::collection::vec;
@@ -179,6 +181,7 @@ fn action_set(actions: Option<Actions>) -> Option<Actions> {
 
 /// Instructions that a flow of `matcher` in table `table_id` may have.
 pub(crate) fn instructions(matcher: Match, table_id: u8) -> impl Strategy<Value = Instructions> {
+    let known = matcher.clone();
     let metadata = (any::<u64>(), any::<u64>())
         .prop_map(|(value, mask)| Instruction::WriteMetadata { metadata: value & mask, mask });
     let goto = (table_id.saturating_add(1)..=254).prop_map(Instruction::GotoTable);
@@ -201,6 +204,11 @@ pub(crate) fn instructions(matcher: Match, table_id: u8) -> impl Strategy<Value 
                 meter,
             ];
             Instructions::new(list.into_iter().flatten().collect()).unwrap()
+        })
+        .prop_filter("a list does not fit the match", move |done| {
+            let all = done.apply_actions().iter().chain(done.write_actions());
+            flow_mod::check_consistency(table_id, &known, done).is_ok()
+                && !flow_mod::pushes_too_many_tags(&known, all)
         })
 }
 
@@ -406,7 +414,7 @@ fn multipart_request() -> impl Strategy<Value = MultipartRequest> {
     ]
 }
 
-fn multipart_reply() -> impl Strategy<Value = MultipartReply> {
+pub(crate) fn multipart_reply() -> impl Strategy<Value = MultipartReply> {
     let desc = (name(256), name(256), name(256), name(32), name(256)).prop_map(
         |(mfr_desc, hw_desc, sw_desc, serial_num, dp_desc)| DescStats {
             mfr_desc,
