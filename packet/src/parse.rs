@@ -39,9 +39,11 @@ pub struct Parsed {
 /// lies beyond the header copy, stays zero. Bytes beyond the length in the IP header are padding
 /// and are not looked at.
 ///
-/// The rules are those of Open vSwitch's flow extraction, but for one: an IPv6 packet whose
-/// extension headers cannot be walked to the end keeps its traffic class, hop limit and flow label
-/// (its `ip_proto` is zero), so that they can be edited.
+/// The rules are those of Open vSwitch's flow extraction (`tests/ovs.rs` compares), but for these:
+/// what lies beyond the header copy is not read, and no more than
+/// [`MAX_IPV6_EXTENSIONS`](crate::limits::MAX_IPV6_EXTENSIONS) extension headers are; an IPv6
+/// packet whose extension headers cannot be walked to the end keeps its traffic class, hop limit
+/// and flow label (its `ip_proto` is zero), so that they can be edited.
 #[inline]
 pub fn parse(header: &[u8], frame_len: u32, in_port: PortIndex) -> Parsed {
     let mut parsed = Parsed {

@@ -49,24 +49,24 @@ impl Place {
 
     /// A flow-mod about this place; of the wishes, what the match does not allow is left out.
     pub(super) fn flow_mod(&self, command: FlowCommand, priority: u16, wishes: &Wishes) -> FlowMod {
-        // Actions of both lists are checked in a row, as OVS does.
         let here = |action: &Action| self.here(action);
         let mut apply: Vec<Action> = wishes.apply.iter().flat_map(here).collect();
-        while let Some((index, _)) = first_inconsistent(&self.matcher, &apply) {
-            apply.remove(index);
-        }
-        let write: Vec<Action> = wishes.write.iter().flat_map(here).collect();
-        let mut actions = [&apply[..], &write].concat();
-        while let Some((index, _)) = first_inconsistent(&self.matcher, &actions) {
-            actions.remove(index);
-        }
+        let mut write: Vec<Action> = wishes.write.iter().flat_map(here).collect();
         // A second or third tag is refused where the match tells that there are others.
-        let mut write = actions.split_off(apply.len());
         let pushes = |action: &Action| matches!(action, Action::PushVlan(_));
         let mut room = 1;
         for actions in [&mut apply, &mut write] {
             actions.retain(|action| !pushes(action) || std::mem::take(&mut room) == 1);
         }
+        // Actions of both lists are checked in a row, as OVS does.
+        while let Some((index, _)) = first_inconsistent(&self.matcher, &apply) {
+            apply.remove(index);
+        }
+        let mut actions = [&apply[..], &write].concat();
+        while let Some((index, _)) = first_inconsistent(&self.matcher, &actions) {
+            actions.remove(index);
+        }
+        let write = actions.split_off(apply.len());
         let mut instructions = vec![
             Instruction::ApplyActions(Actions::new(apply).unwrap()),
             Instruction::WriteActions(Actions::new(write).unwrap()),
