@@ -61,6 +61,8 @@ pub enum Prerequisite {
 pub const ETH_TYPE_IPV4: u16 = 0x0800;
 /// `eth_type` of ARP.
 pub const ETH_TYPE_ARP: u16 = 0x0806;
+/// `eth_type` of RARP.
+pub const ETH_TYPE_RARP: u16 = 0x8035;
 /// `eth_type` of IPv6.
 pub const ETH_TYPE_IPV6: u16 = 0x86dd;
 /// `ip_proto` of ICMP.
@@ -102,7 +104,8 @@ impl Prerequisite {
             Prerequisite::Ip => ip(),
             Prerequisite::Ipv4 => eth_type(ETH_TYPE_IPV4),
             Prerequisite::Ipv6 => eth_type(ETH_TYPE_IPV6),
-            Prerequisite::Arp => eth_type(ETH_TYPE_ARP),
+            // RARP has the same header; Open vSwitch takes it too.
+            Prerequisite::Arp => eth_type(ETH_TYPE_ARP) || eth_type(ETH_TYPE_RARP),
             Prerequisite::Tcp => ip() && proto(IP_PROTO_TCP),
             Prerequisite::Udp => ip() && proto(IP_PROTO_UDP),
             Prerequisite::Sctp => ip() && proto(IP_PROTO_SCTP),
@@ -122,7 +125,7 @@ impl Prerequisite {
             Prerequisite::Ip => "ip or ipv6",
             Prerequisite::Ipv4 => "ip",
             Prerequisite::Ipv6 => "ipv6",
-            Prerequisite::Arp => "arp",
+            Prerequisite::Arp => "arp or rarp",
             Prerequisite::Tcp => "tcp or tcp6",
             Prerequisite::Udp => "udp or udp6",
             Prerequisite::Sctp => "sctp or sctp6",

@@ -29,3 +29,4 @@ pub use header::HeaderBuf;
 pub use key::{FLOW_WORDS, FlowKey, FlowMask, FlowMatch, PortIndex};
 pub use mac::MacAddr;
 pub use parse::{Layout, Parsed};
+pub use wire::is_vlan_tpid;

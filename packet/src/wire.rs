@@ -22,7 +22,7 @@ pub(crate) const PROTO_SCTP: u8 = 132;
 
 /// Whether a TPID announces a VLAN tag (IEEE 802.1Q-2018, 9.6).
 #[inline]
-pub(crate) const fn is_vlan_tpid(ethertype: u16) -> bool {
+pub const fn is_vlan_tpid(ethertype: u16) -> bool {
     matches!(ethertype, TPID_CUSTOMER | TPID_SERVICE)
 }
 

@@ -7,8 +7,8 @@ use super::value::{format_field, format_hex, format_set_value};
 use crate::action::Action;
 use crate::event::{OFPR_ACTION, OFPR_INVALID_TTL, OFPR_NO_MATCH};
 use crate::field::{
-    ETH_TYPE_ARP, ETH_TYPE_IPV4, ETH_TYPE_IPV6, Field, IP_PROTO_ICMP, IP_PROTO_ICMPV6,
-    IP_PROTO_SCTP, IP_PROTO_TCP, IP_PROTO_UDP, OFPVID_PRESENT,
+    ETH_TYPE_ARP, ETH_TYPE_IPV4, ETH_TYPE_IPV6, ETH_TYPE_RARP, Field, IP_PROTO_ICMP,
+    IP_PROTO_ICMPV6, IP_PROTO_SCTP, IP_PROTO_TCP, IP_PROTO_UDP, OFPVID_PRESENT,
 };
 use crate::flow_mod::{DEFAULT_PRIORITY, FlowFlags};
 use crate::instruction::{Instruction, Instructions};
@@ -189,7 +189,7 @@ impl Protocol {
                 ],
             ),
             Some(ETH_TYPE_ARP) => plain(Some("arp")),
-            Some(0x8035) => plain(Some("rarp")),
+            Some(ETH_TYPE_RARP) => plain(Some("rarp")),
             Some(0x8847) => plain(Some("mpls")),
             Some(0x8848) => plain(Some("mplsm")),
             _ => plain(None),

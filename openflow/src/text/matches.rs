@@ -10,8 +10,9 @@ use super::names::PortNames;
 use super::suggest::nearest;
 use super::value::{parse_field, parse_number};
 use crate::field::{
-    ETH_TYPE_ARP, ETH_TYPE_IPV4, ETH_TYPE_IPV6, Field, IP_PROTO_ICMP, IP_PROTO_ICMPV6,
-    IP_PROTO_SCTP, IP_PROTO_TCP, IP_PROTO_UDP, OFPVID_PRESENT, Prerequisite, is_later_fragment,
+    ETH_TYPE_ARP, ETH_TYPE_IPV4, ETH_TYPE_IPV6, ETH_TYPE_RARP, Field, IP_PROTO_ICMP,
+    IP_PROTO_ICMPV6, IP_PROTO_SCTP, IP_PROTO_TCP, IP_PROTO_UDP, OFPVID_PRESENT, Prerequisite,
+    is_later_fragment,
 };
 use crate::oxm::{Match, OxmField};
 
@@ -31,7 +32,7 @@ const PROTOCOLS: [(&str, u16, Option<u8>); 17] = [
     ("udp6", ETH_TYPE_IPV6, Some(IP_PROTO_UDP)),
     ("sctp6", ETH_TYPE_IPV6, Some(IP_PROTO_SCTP)),
     ("arp", ETH_TYPE_ARP, None),
-    ("rarp", 0x8035, None),
+    ("rarp", ETH_TYPE_RARP, None),
     ("mpls", 0x8847, None),
     ("mplsm", 0x8848, None),
 ];

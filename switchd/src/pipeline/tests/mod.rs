@@ -6,8 +6,6 @@ mod equivalence;
 mod flow_mods;
 mod frames;
 mod ovs;
-mod ovs_megaflows;
-mod ovs_peer;
 mod removals;
 mod rules;
 mod sim;

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tollgate_datapath::{Megaflow, Op, Verdict};
-use tollgate_openflow::FlowMod;
 use tollgate_openflow::multipart::{FlowStats, FlowStatsRequest};
 use tollgate_openflow::text::{self, PortNames};
-use tollgate_packet::edit::apply;
+use tollgate_openflow::{FlowCommand, FlowMod};
+use tollgate_packet::edit::{EditError, apply};
 use tollgate_packet::parse::parse;
 use tollgate_packet::{FlowKey, FlowMatch, HeaderBuf, PortIndex};
 use tollgate_policy::TenantIndex;
@@ -126,8 +126,13 @@ impl PortNames for Numbers {
 }
 
 /// A flow-mod in ovs-ofctl's words.
-pub(super) fn parsed(command: tollgate_openflow::FlowCommand, flow: &str) -> FlowMod {
-    text::parse_flow(flow, command, &Numbers).unwrap()
+pub(super) fn parsed(command: FlowCommand, flow: &str) -> FlowMod {
+    try_parsed(command, flow).unwrap()
+}
+
+/// A flow-mod in ovs-ofctl's words, or what is wrong with them.
+pub(super) fn try_parsed(command: FlowCommand, flow: &str) -> Result<FlowMod, String> {
+    text::parse_flow(flow, command, &Numbers).map_err(|error| format!("{flow}: {error}"))
 }
 
 impl Sim {
@@ -176,7 +181,7 @@ impl Sim {
 
     /// Adds a flow in ovs-ofctl's words.
     pub(super) fn add(&self, flow: &str) {
-        self.flow_mod(&parsed(tollgate_openflow::FlowCommand::Add, flow));
+        self.flow_mod(&parsed(FlowCommand::Add, flow));
     }
 
     pub(super) fn sweep(&self) {
@@ -258,6 +263,15 @@ pub(super) fn key_of(ofport: u32, frame: &[u8]) -> FlowKey {
 
 /// Runs an action list on a frame, as the PMD does.
 pub(super) fn run(ops: &[Op], frame: &[u8], ingress: PortIndex) -> Vec<Sent> {
+    run_until_refused(ops, frame, ingress).0
+}
+
+/// As [`run`], also saying which edit the frame did not bear, if one ended its way.
+pub(super) fn run_until_refused(
+    ops: &[Op],
+    frame: &[u8],
+    ingress: PortIndex,
+) -> (Vec<Sent>, Option<EditError>) {
     let mut header = HeaderBuf::from_frame(frame);
     let payload = frame.get(header.len()..).unwrap_or_default();
     let parsed = parse(header.bytes(), frame.len() as u32, ingress);
@@ -270,8 +284,8 @@ pub(super) fn run(ops: &[Op], frame: &[u8], ingress: PortIndex) -> Vec<Sent> {
                 sent.push((u32::from(port.0 - INDEX_OFFSET), bytes));
             }
             Op::Edit(edit) => {
-                if apply(edit, &mut header, &mut layout, &parsed.key).is_err() {
-                    break;
+                if let Err(error) = apply(edit, &mut header, &mut layout, &parsed.key) {
+                    return (sent, Some(error));
                 }
             }
             // A copy for the controller is no output; meters here have room.
@@ -279,5 +293,5 @@ pub(super) fn run(ops: &[Op], frame: &[u8], ingress: PortIndex) -> Vec<Sent> {
             Op::Burn(_) => unreachable!("no rule compiles to it"),
         }
     }
-    sent
+    (sent, None)
 }

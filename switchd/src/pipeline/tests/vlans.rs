@@ -89,3 +89,36 @@ fn an_expired_packet_goes_no_further() {
     old[14 + 8] = 1;
     assert_eq!(sim.ports_reached(1, &old), [2]);
 }
+
+/// A frame of VLAN 0 and priority 0 says no more than one without a tag.
+#[test]
+fn normal_forwards_a_null_tag_as_none_and_what_follows_has_it_again() {
+    let mut sim = Sim::new(3);
+    sim.add("in_port=1,actions=normal,output:3");
+    let plain = Frame::udp(1, 0xff);
+    let tagged = plain.clone().tagged(0).build();
+    let mut popped = tagged.clone();
+    popped.drain(12..16);
+    expect(sim.send(1, &tagged), &[(2, popped.clone()), (3, popped), (3, tagged.clone())]);
+    // With a priority it says something.
+    let urgent = plain.tagged(0xe000).build();
+    expect(sim.send(1, &urgent), &[(2, urgent.clone()), (3, urgent.clone()), (3, urgent.clone())]);
+}
+
+#[test]
+fn normal_does_not_forward_a_frame_whose_tag_is_cut_off() {
+    let mut sim = Sim::new(2);
+    sim.add("actions=normal");
+    let frame = Frame::udp(1, 2).tagged(5).build();
+    assert_eq!(sim.ports_reached(1, &frame[..16]), NOWHERE);
+    assert_eq!(sim.ports_reached(1, &frame[..18]), [2]);
+}
+
+/// An action set pops before it sets.
+#[test]
+fn a_vlan_for_a_packet_without_a_tag_gives_it_one() {
+    let mut sim = Sim::new(2);
+    sim.add("dl_vlan=5,actions=write_actions(set_field:4103->vlan_vid,pop_vlan,output:2)");
+    let frame = |vid| Frame::udp(1, 2).tagged(vid).build();
+    expect(sim.send(1, &frame(5)), &[(2, frame(7))]);
+}

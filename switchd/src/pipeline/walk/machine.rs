@@ -27,6 +27,11 @@ use super::{Dependencies, Ingress, Punt, Visit, Walk, index_number, visible, wit
 /// What a controller is told where there is no rule.
 const NO_COOKIE: u64 = u64::MAX;
 
+/// The TPID of a tag that no action gave one (IEEE 802.1Q-2018, table 9-1).
+const TPID_CUSTOMER: u16 = 0x8100;
+/// All bits of a VLAN id.
+const VLAN_ID: u128 = 0xfff;
+
 /// One walk under way.
 pub(super) struct Machine<'a> {
     pub(super) bridge: &'a Bridge,
@@ -272,6 +277,11 @@ impl<'a> Machine<'a> {
             let mask = mask as u32;
             return self.tracker.set_in_port((in_port & !mask) | (value as u32 & mask));
         }
+        // A whole VLAN id for a packet without a tag (an action set pops first) gives it one, as in
+        // Open vSwitch.
+        if field == Field::VlanVid && mask & VLAN_ID == VLAN_ID && !self.has(Prerequisite::Vlan) {
+            self.edit(Edit::PushVlan { tpid: TPID_CUSTOMER });
+        }
         // What is not there stays as it is, as in Open vSwitch.
         if self.has(fields::needed_to_write(field))
             && let Some(field) = header_field(field)
@@ -293,7 +303,7 @@ impl<'a> Machine<'a> {
         self.set(dst.field(), bits << dst.offset(), dst.mask());
     }
 
-    fn edit(&mut self, edit: Edit) {
+    pub(super) fn edit(&mut self, edit: Edit) {
         match self.tracker.edit(&edit) {
             Ok(()) => self.push(Op::Edit(edit)),
             // Setting a field that this packet does not have (the ports of a later fragment) leaves

@@ -3,8 +3,9 @@
 use tollgate_datapath::Op;
 use tollgate_frame::DropReason;
 use tollgate_openflow::port::{OFPPC_NO_FWD, OFPPC_PORT_DOWN};
-use tollgate_packet::MacAddr;
+use tollgate_packet::edit::Edit;
 use tollgate_packet::key::VLAN_PRESENT;
+use tollgate_packet::{FlowKey, FlowMask, HeaderField, MacAddr, is_vlan_tpid};
 
 use super::super::bridge::PortInfo;
 use super::super::fdb::Station;
@@ -69,7 +70,8 @@ impl Machine<'_> {
     fn normal(&mut self) {
         self.tracker.look_at_stations();
         let key = *self.tracker.key();
-        if is_link_local(key.eth_dst) {
+        let tagged = key.vlan_tci & VLAN_PRESENT != 0;
+        if is_link_local(key.eth_dst) || (!tagged && self.has_broken_tag(&key)) {
             self.drop_reason = DropReason::RuleDrop;
             return;
         }
@@ -79,7 +81,6 @@ impl Machine<'_> {
             self.drop_reason = DropReason::NoSuchPort;
             return;
         }
-        let tagged = key.vlan_tci & VLAN_PRESENT != 0;
         let vlan = if tagged { key.vlan_tci & 0x0fff } else { 0 };
         let source = Station { vlan, mac: key.eth_src };
         // What comes from a controller teaches nothing.
@@ -87,7 +88,37 @@ impl Machine<'_> {
             self.dependencies.stations.push(source);
             self.learned.push((source, key.in_port));
         }
+        if tagged && vlan == 0 {
+            // Whether the tag says anything is one more thing to look at.
+            let tag = FlowKey { vlan_tci: u16::MAX, vlan_tpid: u16::MAX, ..FlowKey::ZERO };
+            self.tracker.look(&FlowMask(tag));
+        }
         let destination = Station { vlan, mac: key.eth_dst };
+        if key.vlan_tci == VLAN_PRESENT {
+            self.forward_untagged(destination, key.vlan_tpid);
+        } else {
+            self.forward(destination);
+        }
+    }
+
+    /// Whether an untagged packet starts with a tag all the same: one that is cut off, so that its
+    /// VLAN is unknown.
+    fn has_broken_tag(&mut self, key: &FlowKey) -> bool {
+        self.tracker.look(&FlowMask(FlowKey { eth_type: u16::MAX, ..FlowKey::ZERO }));
+        is_vlan_tpid(key.eth_type)
+    }
+
+    /// A tag with neither a VLAN nor a priority says nothing: the frame leaves without it, as with
+    /// Open vSwitch. It has the tag again for what follows.
+    fn forward_untagged(&mut self, destination: Station, tpid: u16) {
+        self.edit(Edit::PopVlan);
+        self.forward(destination);
+        self.edit(Edit::PushVlan { tpid });
+        self.edit(Edit::set(HeaderField::VlanVid, 0));
+        self.edit(Edit::set(HeaderField::VlanPcp, 0));
+    }
+
+    fn forward(&mut self, destination: Station) {
         if destination.mac.is_multicast() {
             return self.flood();
         }

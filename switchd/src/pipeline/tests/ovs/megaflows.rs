@@ -7,10 +7,10 @@ use tollgate_accel::hash::HashSecret;
 use tollgate_classifier::MegaflowCache;
 use tollgate_openflow::FlowCommand;
 
-use super::frames::{Frame, Layer3, Layer4};
-use super::ovs_peer::Ovs;
-use super::rules::PORTS;
-use super::sim::{Sim, key_of, parsed};
+use super::super::frames::{Frame, Layer3, Layer4};
+use super::super::rules::PORTS;
+use super::super::sim::{Sim, key_of, parsed};
+use super::peer::{Caching, Ovs};
 
 /// Packets per table.
 const PACKETS: usize = 6000;
@@ -141,9 +141,9 @@ impl Case {
 
     fn theirs(&self, ovs: &mut Ovs) -> usize {
         ovs.clear();
-        for flow in &self.flows {
-            ovs.flow_mod(&parsed(FlowCommand::Add, flow)).unwrap();
-        }
+        let flow_mods: Vec<_> =
+            self.flows.iter().map(|flow| parsed(FlowCommand::Add, flow)).collect();
+        assert!(ovs.flow_mods(&flow_mods).iter().all(Result::is_ok));
         ovs.ask("revalidator/purge", &[]);
         for (ofport, frame) in &self.traffic {
             ovs.receive_frame(*ofport, &frame.build());
@@ -339,7 +339,7 @@ fn port_ranges(dice: &mut Dice) -> Case {
 
 #[test]
 fn decisions_are_cached_as_widely_as_in_ovs() {
-    let Some(mut ovs) = Ovs::start() else { return };
+    let Some(mut ovs) = Ovs::start(Caching::On) else { return };
     let dice = &mut Dice(0x5eed);
     let cases = [
         access_list(dice),
