@@ -3,12 +3,9 @@
 
 use std::future::Future;
 use std::io;
-use std::net::TcpListener;
-use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
@@ -17,6 +14,7 @@ use super::connection;
 use super::peer::{Kind, Lost, Peer};
 use super::roles::Role;
 use super::server::Door;
+use super::socket::Watched;
 use super::target::Target;
 use super::timing::Timing;
 use crate::acceptor::Listen;
@@ -163,10 +161,10 @@ impl Controller {
             }
             Target::PassiveTcp(address) => {
                 let refused = |source| ListenError::Tcp { target: target.clone(), source };
-                let listener = TcpListener::bind(address).map_err(refused)?;
+                let listener = std::net::TcpListener::bind(address).map_err(refused)?;
                 listener.set_nonblocking(true).map_err(refused)?;
                 let _context = runtime.enter();
-                let listener = tokio::net::TcpListener::from_std(listener).map_err(refused)?;
+                let listener = TcpListener::from_std(listener).map_err(refused)?;
                 (runtime.spawn(listen(listener, Arc::clone(door), Arc::clone(&link))), None)
             }
             Target::PassiveUnix(path) => {
@@ -213,10 +211,10 @@ impl Controller {
 /// A listener of the standard library's, in the hands of the runtime.
 pub(super) fn in_runtime(
     runtime: &Handle,
-    listener: UnixListener,
-) -> io::Result<tokio::net::UnixListener> {
+    listener: std::os::unix::net::UnixListener,
+) -> io::Result<UnixListener> {
     let _context = runtime.enter();
-    tokio::net::UnixListener::from_std(listener)
+    UnixListener::from_std(listener)
 }
 
 /// Converses with whoever connects.
@@ -227,27 +225,24 @@ fn listen<L>(
 ) -> impl Future<Output = ()> + Send + 'static
 where
     L: Listen + 'static,
-    L::Stream: AsyncRead + AsyncWrite + Unpin + 'static,
+    L::Stream: Into<Watched> + 'static,
 {
     link.set(LinkState::Listening);
     let acceptor = door.acceptor(MAX_CONTROLLER_CONNECTIONS);
     acceptor.run(listener, move |stream| {
         let (door, link) = (Arc::clone(&door), Arc::clone(&link));
         async move {
-            converse(stream, &door, &link).await;
+            converse(stream.into(), &door, &link).await;
         }
     })
 }
 
 /// Converses until the connection ends; whether OpenFlow 1.3 was spoken.
-async fn converse<S>(stream: S, door: &Door, link: &Link) -> bool
-where
-    S: AsyncRead + AsyncWrite + Send + Unpin,
-{
+async fn converse(socket: Watched, door: &Door, link: &Link) -> bool {
     let session = door.admit(Kind::Controller);
     let peer = Arc::clone(session.peer());
     let _presence = link.enter(&peer);
-    let outcome = connection::run(stream, session, Kind::Controller, &door.timing).await;
+    let outcome = connection::run(socket, session, Kind::Controller, &door.timing).await;
     link.failed(match outcome {
         Ok(()) => "the connection was closed".to_owned(),
         Err(error) => error.to_string(),
@@ -286,11 +281,11 @@ async fn attempt(target: &Target, door: &Door, link: &Link) -> io::Result<bool> 
             let stream =
                 timeout(door.timing.connect_timeout, TcpStream::connect(address)).await??;
             stream.set_nodelay(true)?;
-            Ok(converse(stream, door, link).await)
+            Ok(converse(stream.into(), door, link).await)
         }
         Target::Unix(path) => {
             let stream = timeout(door.timing.connect_timeout, UnixStream::connect(path)).await??;
-            Ok(converse(stream, door, link).await)
+            Ok(converse(stream.into(), door, link).await)
         }
         Target::PassiveTcp(_) | Target::PassiveUnix(_) => Ok(false),
     }

@@ -23,9 +23,11 @@ mod requests;
 mod roles;
 mod server;
 mod session;
+mod socket;
 mod stream;
 mod target;
 mod timing;
+mod worker;
 
 use tollgate_openflow::FlowMod;
 use tollgate_openflow::message::Features;

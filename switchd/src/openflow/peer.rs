@@ -202,6 +202,10 @@ impl Peer {
         self.taken.notify_one();
     }
 
+    pub(super) fn is_closed(&self) -> bool {
+        self.state().closed
+    }
+
     /// Waits for messages and takes some, at least `bytes` of them if there are so many; none when
     /// none will come any more.
     pub(super) async fn take(&self, bytes: usize) -> Vec<Item> {

@@ -81,9 +81,10 @@ impl BridgeServer {
             acceptor.run(listener, move |stream| {
                 let (session, door) = (door.admit(Kind::Service), Arc::clone(&door));
                 async move {
-                    if let Err(error) =
-                        connection::run(stream, session, Kind::Service, &door.timing).await
-                    {
+                    let socket = stream.into();
+                    let served =
+                        connection::run(socket, session, Kind::Service, &door.timing).await;
+                    if let Err(error) = served {
                         let bridge = door.bridge.name();
                         tracing::debug!(bridge, %error, "an OpenFlow connection ended");
                     }

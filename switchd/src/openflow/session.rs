@@ -80,7 +80,9 @@ impl Session {
         let verdict = self.work_through(bytes, &mut messages);
         self.flush_flow_mods(bytes);
         self.flush();
-        (messages.position(), verdict)
+        // However little was read: nothing more is, before the answers are.
+        let full = verdict == Verdict::Continue && self.peer().is_full();
+        (messages.position(), if full { Verdict::Paused } else { verdict })
     }
 
     fn work_through(&mut self, bytes: &[u8], messages: &mut Messages<'_>) -> Verdict {
