@@ -71,9 +71,6 @@ impl FlowCursor for FlowDump {
     }
 }
 
-const UNSUPPORTED: FlowError =
-    FlowError { code: ErrorCode::OFPBRC_BAD_TYPE, detail: "this type of message is not supported" };
-
 impl Bridge for OpenFlowBridge {
     fn name(&self) -> &str {
         &self.name
@@ -100,7 +97,12 @@ impl Bridge for OpenFlowBridge {
     }
 
     fn ports(&self) -> Vec<PortDesc> {
-        self.by_number(|name, port| self.describe(name, port.ofport, port.status.is_connected()))
+        let config = self.pipeline.ports(self.id);
+        let config = |ofport| config.iter().find(|p| p.ofport == ofport).map_or(0, |p| p.config);
+        self.by_number(|name, port| PortDesc {
+            config: config(port.ofport),
+            ..self.describe(name, port.ofport, port.status.is_connected())
+        })
     }
 
     fn port_desc(&self, port: &PortInfo) -> PortDesc {
@@ -132,28 +134,35 @@ impl Bridge for OpenFlowBridge {
         self.pipeline.bundle(self.id, flow_mods)
     }
 
-    fn packet_out(&self, _: &PacketOut) -> Result<(), FlowError> {
-        Err(UNSUPPORTED)
+    fn packet_out(&self, packet: &PacketOut) -> Result<(), FlowError> {
+        self.pipeline.packet_out(self.id, packet)
     }
 
-    fn port_mod(&self, _: &PortMod) -> Result<(), FlowError> {
-        Err(UNSUPPORTED)
+    fn port_mod(&self, port_mod: &PortMod) -> Result<(), FlowError> {
+        let named = |name: &str, port: &PortEntry| (port.ofport, self.host.mac(name));
+        let ports = self.by_number(named);
+        let address = ports.iter().find(|(number, _)| *number == port_mod.port_no);
+        if address.is_some_and(|(_, address)| *address != port_mod.hw_addr) {
+            let (code, detail) = (ErrorCode::OFPPMFC_BAD_HW_ADDR, "the port has another address");
+            return Err(FlowError { code, detail });
+        }
+        self.pipeline.port_mod(self.id, port_mod)
     }
 
-    fn meter_mod(&self, _: &MeterMod) -> Result<(), FlowError> {
-        Err(UNSUPPORTED)
+    fn meter_mod(&self, meter_mod: &MeterMod) -> Result<(), FlowError> {
+        self.pipeline.meter_mod(self.id, meter_mod)
     }
 
-    fn meters(&self, _: u32) -> Result<Vec<MeterConfig>, FlowError> {
-        Ok(Vec::new())
+    fn meters(&self, meter_id: u32) -> Result<Vec<MeterConfig>, FlowError> {
+        self.pipeline.meter_configs(self.id, meter_id)
     }
 
-    fn meter_stats(&self, _: u32) -> Result<Vec<MeterStats>, FlowError> {
-        Ok(Vec::new())
+    fn meter_stats(&self, meter_id: u32) -> Result<Vec<MeterStats>, FlowError> {
+        self.pipeline.meter_stats(self.id, meter_id)
     }
 
     fn meter_features(&self) -> MeterFeatures {
-        MeterFeatures::default()
+        crate::pipeline::meter_features()
     }
 
     fn flows(&self, request: &FlowStatsRequest) -> Result<Box<dyn FlowCursor>, FlowError> {

@@ -260,6 +260,16 @@ impl Pipeline {
         state.bridges.iter().map(summary).collect()
     }
 
+    /// The ports of a bridge in the order of their OpenFlow numbers; none when it is gone.
+    pub fn ports(&self, bridge: BridgeId) -> Vec<PortInfo> {
+        let state = self.core.read();
+        state
+            .bridges
+            .get(&bridge)
+            .map(|bridge| bridge.ports().cloned().collect())
+            .unwrap_or_default()
+    }
+
     /// Puts a port of the datapath on a bridge. Returns when every PMD has dropped the decisions
     /// that the new port changes (floods).
     ///

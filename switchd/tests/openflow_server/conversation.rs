@@ -6,10 +6,17 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tollgate_openflow::group::{GroupCommand, GroupFeatures, GroupMod, OFPG_ALL};
 use tollgate_openflow::message::{Hello, SwitchConfig};
+use tollgate_openflow::meter::{
+    MeterBand, MeterBandKind, MeterCommand, MeterConfig, MeterMod, OFPM_ALL, OFPMF_KBPS,
+};
 use tollgate_openflow::multipart::{FlowStatsRequest, MultipartReply, MultipartRequest};
-use tollgate_openflow::port::OFPP_ANY;
-use tollgate_openflow::{ErrorCode, FlowCommand, FlowMod, Message};
+use tollgate_openflow::packet_out::PacketOut;
+use tollgate_openflow::port::{OFP_NO_BUFFER, OFPP_ANY};
+use tollgate_openflow::port_mod::PortMod;
+use tollgate_openflow::queue::OFPQ_ALL;
+use tollgate_openflow::{Actions, ErrorCode, FlowCommand, FlowMod, Message};
 use tollgate_switchd::limits::MAX_OPENFLOW_CONNECTIONS;
 use tollgate_switchd::openflow::Bridge as _;
 
@@ -142,6 +149,99 @@ fn requests_are_answered_in_order_and_barriers_reach_the_bridge() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn packets_ports_and_meters_reach_the_bridge_and_its_refusals_the_client() {
+    let server = Server::start();
+    let mut client = server.greeted();
+    let packet = |in_port| PacketOut {
+        buffer_id: OFP_NO_BUFFER,
+        in_port,
+        actions: Actions::default(),
+        data: vec![7; 60],
+    };
+    let port = |port_no| PortMod { port_no, hw_addr: [1; 6], config: 1, mask: 1, advertise: 0 };
+    let band = MeterBand { kind: MeterBandKind::Drop, rate: 1000, burst_size: 10 };
+    let meter = |meter_id| MeterMod {
+        command: MeterCommand::Add,
+        flags: OFPMF_KBPS,
+        meter_id,
+        bands: vec![band],
+    };
+    for number in [1, 666] {
+        client.send(4, &Message::PacketOut(Box::new(packet(number))));
+        client.send(5, &Message::PortMod(port(number)));
+        client.send(6, &Message::MeterMod(Box::new(meter(number))));
+        if number == 666 {
+            let refusals = [(); 3].map(|()| client.error()).map(|(xid, error)| (xid, error.code));
+            let expected = [
+                (4, ErrorCode::OFPBRC_BAD_PORT),
+                (5, ErrorCode::OFPPMFC_BAD_PORT),
+                (6, ErrorCode::OFPMMFC_METER_EXISTS),
+            ];
+            assert_eq!(refusals, expected);
+        }
+        client.assert_alive();
+    }
+    assert_eq!(*server.bridge.packets.lock().unwrap(), [packet(1)]);
+    assert_eq!(*server.bridge.port_mods.lock().unwrap(), [port(1)]);
+    let config = MeterConfig { meter_id: 1, flags: OFPMF_KBPS, bands: vec![band] };
+    assert_eq!(*server.bridge.meters.lock().unwrap(), std::slice::from_ref(&config));
+
+    let mut ask = |request| {
+        client.send(9, &Message::MultipartRequest(request));
+        match client.receive() {
+            (9, Message::MultipartReply { reply, more: false }) => Ok(reply),
+            (9, Message::Error(error)) => Err(error.code),
+            other => panic!("{other:?}"),
+        }
+    };
+    use MultipartRequest as Ask;
+    let configs = Ok(MultipartReply::MeterConfig(vec![config]));
+    assert_eq!(ask(Ask::MeterConfig { meter_id: OFPM_ALL }), configs);
+    let unknown = Err(ErrorCode::OFPMMFC_UNKNOWN_METER);
+    assert_eq!(ask(Ask::MeterConfig { meter_id: 2 }), unknown);
+    assert!(
+        matches!(ask(Ask::Meter { meter_id: 1 }), Ok(MultipartReply::Meter(all)) if all.len() == 1)
+    );
+    assert_eq!(ask(Ask::Meter { meter_id: 2 }), unknown);
+    let features = ask(Ask::MeterFeatures);
+    assert!(matches!(features, Ok(MultipartReply::MeterFeatures(f)) if f.max_meter == 7));
+}
+
+#[test]
+fn there_are_no_groups_and_no_queues_and_it_is_said() {
+    let server = Server::start();
+    let mut client = server.greeted();
+    let queues = |port_no, queue_id| MultipartRequest::Queue { port_no, queue_id };
+    let empty = [
+        (queues(OFPP_ANY, OFPQ_ALL), MultipartReply::Queue(vec![])),
+        (queues(1, OFPQ_ALL), MultipartReply::Queue(vec![])),
+        (MultipartRequest::Group { group_id: OFPG_ALL }, MultipartReply::Group(vec![])),
+        (MultipartRequest::GroupDesc, MultipartReply::GroupDesc(vec![])),
+        (MultipartRequest::GroupFeatures, MultipartReply::GroupFeatures(GroupFeatures::default())),
+    ];
+    for (request, reply) in empty {
+        client.send(3, &Message::MultipartRequest(request));
+        assert_eq!(client.receive(), (3, Message::MultipartReply { reply, more: false }));
+    }
+    let group = |command| {
+        let buckets = Vec::new();
+        Message::GroupMod(Box::new(GroupMod { command, group_type: 0, group_id: 1, buckets }))
+    };
+    for (request, code) in [
+        (Message::MultipartRequest(queues(9, OFPQ_ALL)), ErrorCode::OFPQOFC_BAD_PORT),
+        (Message::MultipartRequest(queues(1, 0)), ErrorCode::OFPQOFC_BAD_QUEUE),
+        (group(GroupCommand::Add), ErrorCode::OFPGMFC_BAD_TYPE),
+        (group(GroupCommand::Modify), ErrorCode::OFPGMFC_UNKNOWN_GROUP),
+    ] {
+        client.send(4, &request);
+        assert_eq!(client.error().1.code, code, "{request:?}");
+    }
+    // To delete what is not there is no error.
+    client.send(5, &group(GroupCommand::Delete));
+    client.assert_alive();
 }
 
 #[test]
