@@ -221,13 +221,16 @@ pub(crate) enum Mode {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TenantCommand {
-    /// Create a tenant or change its weight; acts at once
+    /// Create a tenant or change its weight and limits; acts at once
     Set {
         name: String,
         /// Share of a busy core relative to other tenants, 0.001 to 1000
         // (A value may begin with a hyphen so that -1 and -inf are refused for what they are.)
         #[arg(long, allow_hyphen_values = true, value_parser = parse_weight)]
         weight: Option<f64>,
+        /// Copies of its packets that OpenFlow controllers are sent per second, at most
+        #[arg(long)]
+        controller_pps: Option<u32>,
     },
     /// Show one tenant
     Get { name: String },

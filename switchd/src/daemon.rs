@@ -98,7 +98,9 @@ fn start_datapath(
     let (datapath, slow_path) = Datapath::start(&settings)?;
     let caches = Arc::new(Pmds(Arc::clone(&datapath)));
     let pipeline = cores::run_on(config.slow_path.core, config.slow_path.nice, || {
-        let settings = PipelineConfig::new(datapath.tsc_hz());
+        let megaflows_per_tenant = config.cache.megaflows_per_tenant();
+        let settings =
+            PipelineConfig { megaflows_per_tenant, ..PipelineConfig::new(datapath.tsc_hz()) };
         Pipeline::start(caches, slow_path, events, &settings).context("cannot start the slow path")
     })?;
     pipeline.set_protection(config.scheduler.protection);

@@ -36,11 +36,13 @@ fn the_example_is_valid_as_it_stands() {
 #[test]
 fn every_documented_default_is_the_real_default() {
     let text = example_with_defaults_written_out();
-    let written = parse(&text).unwrap();
+    let mut written = parse(&text).unwrap();
     let real = parse(&example()).unwrap();
 
     assert_eq!(written.pmd, real.pmd);
+    let per_tenant = written.cache.megaflows_per_tenant.take();
     assert_eq!(written.cache, real.cache);
+    assert_eq!(per_tenant, Some(real.cache.megaflows_per_tenant()));
     assert_eq!(written.tenants, real.tenants);
     assert_eq!(written.bridges, real.bridges);
     assert_eq!(real.slow_path, SlowPathConfig::default(), "optional: the daemon's own");
@@ -67,6 +69,7 @@ fn the_example_shows_every_key() {
         "cap_cycles",
         "floor_cycles",
         "horizon_cycles",
+        "megaflows_per_tenant",
         "core",
         "nice",
         "socket",
@@ -97,6 +100,9 @@ fn mistakes_are_answered_with_key_line_and_what_would_be_right() {
         ("[scheduler]\nquantum_cycles = 0\n", 2, "scheduler.quantum_cycles", "must be 1 to"),
         ("[scheduler]\ncap_cycles = 9999\n", 2, "scheduler.cap_cycles", "two quanta"),
         ("[scheduler]\nprotection = 'on'\n", 2, "scheduler.protection", "boolean"),
+        ("[cache]\nexact_entries = 63\n", 2, "cache.exact_entries", "64 to 16777216"),
+        ("[cache]\nmegaflows_per_tenant = 0\n", 2, "cache.megaflows_per_tenant", "1 to"),
+        ("[tenants.a]\ncontroller_pps = -1\n", 2, "tenants.a.controller_pps", "u32"),
         ("[slow_path]\nnice = 99\n", 2, "slow_path.nice", "-20 to 19"),
         ("[tenants.a]\n[tenants.b]\nweight = nan\n", 3, "tenants.b.weight", "0.001 to 1000"),
         ("[tenants]\n'a/b' = {}\n", 2, "tenants.a/b", "letters, digits"),

@@ -180,8 +180,16 @@ fn a_weight_is_set_exactly_and_kept() {
     assert_eq!(set["weight"], 4.0);
     assert_eq!(set["ports"], json!(["vm1"]));
     assert_eq!(set["credit_cycles"].as_array().unwrap().len(), 1);
-    // Without a weight nothing changes.
+    // What is not named does not change.
     assert_eq!(daemon.call("tenant_set", json!({"tenant": "vm1"}))["weight"], 4.0);
+    assert_eq!(set["controller_pps"], 1000);
+    let limited = daemon.call("tenant_set", json!({"tenant": "vm1", "controller_pps": 50}));
+    assert_eq!((&limited["weight"], &limited["controller_pps"]), (&json!(4.0), &json!(50)));
+    let weighed = daemon.call("tenant_set", json!({"tenant": "vm1", "weight": 4}));
+    assert_eq!(weighed["controller_pps"], 50);
+    let (code, message) =
+        daemon.refusal("tenant_set", json!({"tenant": "a", "controller_pps": -1}));
+    assert!(code == INVALID_PARAMS && message.contains("`controller_pps`"), "{message}");
     // Named ones survive their ports.
     daemon.call("port_remove", json!({"bridge": "br0", "name": "vm1"}));
     assert_eq!(daemon.call("tenant_get", json!({"tenant": "vm1"}))["weight"], 4.0);

@@ -155,3 +155,56 @@ impl FlowCache {
         self.megaflows.subtables()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rtrb::RingBuffer;
+    use tollgate_accel::hash::HashSecret;
+    use tollgate_frame::DropReason;
+    use tollgate_packet::{FlowMask, FlowMatch};
+    use tollgate_policy::TenantIndex;
+
+    use super::*;
+    use crate::megaflow::MegaflowStats;
+
+    /// Every packet of a port.
+    fn megaflow(port: u32) -> Arc<Megaflow> {
+        let mask = FlowMask(FlowKey { in_port: u32::MAX, ..FlowKey::default() });
+        let key = FlowKey { in_port: port, ..FlowKey::default() };
+        Arc::new(Megaflow {
+            matcher: FlowMatch::new(&key, mask),
+            ops: Box::default(),
+            meters: Box::default(),
+            drop_reason: DropReason::RuleDrop,
+            owner: TenantIndex(port as u16),
+            generation: 1,
+            stats: MegaflowStats::default(),
+        })
+    }
+
+    /// Sends packets of eight flows of a port twice; how many the exact-match table decided.
+    fn exact_hits(cache: &mut FlowCache, port: u32) -> u64 {
+        let before = cache.exact_hits;
+        for round in 0..16_u16 {
+            let key = FlowKey { in_port: port, l4_src: round % 8, ..FlowKey::default() };
+            let hash = cache.hash(&key);
+            assert!(cache.lookup(hash, &key).is_some());
+        }
+        cache.exact_hits - before
+    }
+
+    /// They stayed until their tenant wanted the places for others, which may have been never.
+    #[test]
+    fn bug_exact_entries_of_forgotten_megaflows_keep_no_place_from_other_tenants() {
+        let exact = ExactTable::new(8, 4, HashSecret::random());
+        let megaflows = MegaflowCache::new(4, 64, HashSecret::random());
+        let mut cache = FlowCache::new(0, exact, megaflows, RingBuffer::new(1).0);
+        let (first, second) = (megaflow(1), megaflow(2));
+        cache.install(Arc::clone(&first));
+        cache.install(Arc::clone(&second));
+        assert_eq!(exact_hits(&mut cache, 1), 8, "it has the whole table");
+        assert_eq!(exact_hits(&mut cache, 2), 0, "nobody takes a live entry from another");
+        assert!(cache.forget(&first).is_some() && cache.forget(&first).is_none());
+        assert_eq!(exact_hits(&mut cache, 2), 8);
+    }
+}

@@ -97,9 +97,12 @@ fn port_add(add: &PortAdd) -> Value {
 
 fn tenant(command: &TenantCommand) -> Call {
     match command {
-        TenantCommand::Set { name, weight } => {
-            let weight = weight.map(Value::from);
-            let params = present([("tenant", Some(name.clone().into())), ("weight", weight)]);
+        TenantCommand::Set { name, weight, controller_pps } => {
+            let params = present([
+                ("tenant", Some(name.clone().into())),
+                ("weight", weight.map(Value::from)),
+                ("controller_pps", controller_pps.map(Value::from)),
+            ]);
             Call::new("tenant_set", params, view::tenant_set)
         }
         TenantCommand::Get { name } => {

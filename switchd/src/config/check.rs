@@ -13,6 +13,7 @@ use crate::names::{check_name, check_tenant_name};
 
 const EXACT_ENTRIES: RangeInclusive<usize> = 64..=1 << 24;
 const MEGAFLOWS: RangeInclusive<usize> = 64..=1 << 22;
+const MEGAFLOWS_PER_TENANT: RangeInclusive<usize> = 1..=1 << 22;
 const SUBTABLES: RangeInclusive<usize> = 64..=32768;
 const NICE: RangeInclusive<i32> = -20..=19;
 const MAX_PMDS: usize = 64;
@@ -66,7 +67,9 @@ fn check_sizes(config: &Config, found: &mut Found) {
         ("megaflows", cache.megaflows, MEGAFLOWS),
         ("subtables", cache.subtables, SUBTABLES),
     ];
-    for (key, value, allowed) in sizes {
+    let per_tenant = cache.megaflows_per_tenant;
+    let per_tenant = per_tenant.map(|value| ("megaflows_per_tenant", value, MEGAFLOWS_PER_TENANT));
+    for (key, value, allowed) in sizes.into_iter().chain(per_tenant) {
         if !allowed.contains(&value) {
             found.push((path!("cache", key), range(&allowed, &value)));
         }

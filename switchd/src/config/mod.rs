@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use tollgate_datapath::DatapathConfig;
+use tollgate_datapath::{DatapathConfig, TenantSettings};
 use tollgate_policy::{SchedulerConfig, Weight};
 
 use crate::openflow::Target;
@@ -73,6 +73,15 @@ pub struct CacheConfig {
     pub megaflows: usize,
     /// Pairs of ingress port and megaflow mask.
     pub subtables: usize,
+    /// Megaflows of one tenant on all PMDs together; by default a quarter of `megaflows`.
+    pub megaflows_per_tenant: Option<usize>,
+}
+
+impl CacheConfig {
+    /// What is in force where nothing is given.
+    pub fn megaflows_per_tenant(&self) -> usize {
+        self.megaflows_per_tenant.unwrap_or(self.megaflows / 4)
+    }
 }
 
 /// `[slow_path]`
@@ -86,12 +95,14 @@ pub struct SlowPathConfig {
 }
 
 /// `[tenants.NAME]`
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TenantConfig {
     /// Share of a busy core relative to the other tenants'.
     #[serde(with = "weight")]
     pub weight: Weight,
+    /// Copies for controllers that its packets may cause per second.
+    pub controller_pps: u32,
 }
 
 /// One of `[[bridges]]`
@@ -199,10 +210,22 @@ impl SchedulerSection {
     }
 }
 
+impl Default for TenantConfig {
+    fn default() -> Self {
+        let TenantSettings { weight, punt_pps } = TenantSettings::default();
+        Self { weight, controller_pps: punt_pps }
+    }
+}
+
 impl Default for CacheConfig {
     fn default() -> Self {
         let DatapathConfig { exact_entries, megaflows_max, subtables_max, .. } =
             DatapathConfig::default();
-        Self { exact_entries, megaflows: megaflows_max, subtables: subtables_max }
+        Self {
+            exact_entries,
+            megaflows: megaflows_max,
+            subtables: subtables_max,
+            megaflows_per_tenant: None,
+        }
     }
 }

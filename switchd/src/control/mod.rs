@@ -23,7 +23,7 @@ use crate::rundir::RunDir;
 pub use bridges::BridgeSummary;
 pub use error::Refusal;
 pub use ports::PortSummary;
-pub use tenants::TenantSummary;
+pub use tenants::{TenantChange, TenantSummary};
 
 use registry::Registry;
 
@@ -82,7 +82,11 @@ impl Switch {
     pub fn populate(&self, config: &Config) -> anyhow::Result<()> {
         use anyhow::Context as _;
         for (name, tenant) in &config.tenants {
-            self.tenant_set(name, Some(tenant.weight)).with_context(|| format!("tenant {name}"))?;
+            let change = TenantChange {
+                weight: Some(tenant.weight),
+                controller_pps: Some(tenant.controller_pps),
+            };
+            self.tenant_set(name, change).with_context(|| format!("tenant {name}"))?;
         }
         for bridge in &config.bridges {
             self.bridge_add(&bridge.name).with_context(|| format!("bridge {}", bridge.name))?;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tollgate_datapath::PortHandle;
-use tollgate_policy::{TenantIndex, Weight};
+use tollgate_datapath::{PortHandle, TenantSettings};
+use tollgate_policy::TenantIndex;
 use tollgate_vhost::{PortSocket, PortStatus};
 
 use crate::config::PortMode;
@@ -45,7 +45,7 @@ pub(super) struct PortEntry {
 #[derive(Clone, Debug)]
 pub(super) struct TenantEntry {
     pub(super) index: TenantIndex,
-    pub(super) weight: Weight,
+    pub(super) settings: TenantSettings,
     /// Somebody asked for it by name; the others go with their last port.
     pub(super) kept: bool,
 }

@@ -6,13 +6,31 @@ use tollgate_policy::{TenantIndex, Weight};
 use super::registry::TenantEntry;
 use super::{Refusal, Switch};
 
+/// What is to change about a tenant; the rest stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TenantChange {
+    /// Its weight.
+    pub weight: Option<Weight>,
+    /// Copies for controllers that its packets may cause per second.
+    pub controller_pps: Option<u32>,
+}
+
+impl TenantChange {
+    fn apply(self, to: TenantSettings) -> TenantSettings {
+        TenantSettings {
+            weight: self.weight.unwrap_or(to.weight),
+            punt_pps: self.controller_pps.unwrap_or(to.punt_pps),
+        }
+    }
+}
+
 /// A tenant and its books.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TenantSummary {
     /// Its name.
     pub name: String,
-    /// Its weight.
-    pub weight: Weight,
+    /// Its weight and limits.
+    pub settings: TenantSettings,
     /// Its ports.
     pub ports: Vec<String>,
     /// Its number in the books.
@@ -24,19 +42,18 @@ impl Switch {
     ///
     /// # Errors
     /// When there is no room for another tenant.
-    pub fn tenant_set(&self, name: &str, weight: Option<Weight>) -> Result<(), Refusal> {
+    pub fn tenant_set(&self, name: &str, change: TenantChange) -> Result<(), Refusal> {
         let _change = self.change()?;
         let known = self.registry().tenants.get(name).cloned();
         let entry = match known {
             Some(mut entry) => {
-                entry.weight = weight.unwrap_or(entry.weight);
+                entry.settings = change.apply(entry.settings);
                 entry.kept = true;
-                let settings = TenantSettings { weight: entry.weight, ..TenantSettings::default() };
-                self.datapath.tenant_set(entry.index, settings)?;
-                self.pipeline.tenant_set(entry.index, entry.weight);
+                self.datapath.tenant_set(entry.index, entry.settings)?;
+                self.pipeline.tenant_set(entry.index, entry.settings.weight);
                 entry
             }
-            None => self.new_tenant(weight.unwrap_or_default(), true)?,
+            None => self.new_tenant(change.apply(TenantSettings::default()), true)?,
         };
         self.registry_mut().tenants.insert(name.to_owned(), entry);
         Ok(())
@@ -72,7 +89,7 @@ impl Switch {
         let entry = registry.tenants.get(name).ok_or_else(|| Refusal::unknown("tenant", name))?;
         Ok(TenantSummary {
             name: name.to_owned(),
-            weight: entry.weight,
+            settings: entry.settings,
             ports: registry.ports_of_tenant(name),
             index: entry.index,
         })
@@ -83,7 +100,7 @@ impl Switch {
         let registry = self.registry();
         let summary = |(name, entry): (&String, &TenantEntry)| TenantSummary {
             name: name.clone(),
-            weight: entry.weight,
+            settings: entry.settings,
             ports: registry.ports_of_tenant(name),
             index: entry.index,
         };
@@ -102,7 +119,7 @@ impl Switch {
         if let Some(index) = known {
             return Ok(index);
         }
-        let entry = self.new_tenant(Weight::default(), false)?;
+        let entry = self.new_tenant(TenantSettings::default(), false)?;
         let index = entry.index;
         self.registry_mut().tenants.insert(name.to_owned(), entry);
         Ok(index)
@@ -125,10 +142,9 @@ impl Switch {
         }
     }
 
-    fn new_tenant(&self, weight: Weight, kept: bool) -> Result<TenantEntry, Refusal> {
-        let index =
-            self.datapath.tenant_add(TenantSettings { weight, ..TenantSettings::default() })?;
-        self.pipeline.tenant_set(index, weight);
-        Ok(TenantEntry { index, weight, kept })
+    fn new_tenant(&self, settings: TenantSettings, kept: bool) -> Result<TenantEntry, Refusal> {
+        let index = self.datapath.tenant_add(settings)?;
+        self.pipeline.tenant_set(index, settings.weight);
+        Ok(TenantEntry { index, settings, kept })
     }
 }

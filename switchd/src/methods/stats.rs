@@ -50,6 +50,8 @@ fn describe(pmd: &PmdSnapshot, tenants: &[TenantSummary]) -> Value {
         "misses": pmd.misses,
         "megaflows": pmd.megaflows,
         "subtables": pmd.subtables,
+        "forgotten": pmd.forgotten,
+        "forgotten_per_turn_max": pmd.forgotten_per_turn_max,
         "tasks": pmd.tasks,
         "cut_tasks": pmd.cut_tasks,
         "notifications": pmd.notifications,

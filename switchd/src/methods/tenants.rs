@@ -5,18 +5,19 @@ use tollgate_datapath::PmdSnapshot;
 use tollgate_policy::Weight;
 
 use super::{Outcome, done};
-use crate::control::{Switch, TenantSummary};
+use crate::control::{Switch, TenantChange, TenantSummary};
 use crate::names::check_tenant_name;
 use crate::rpc::{Params, refused_value};
 
 pub(super) fn set(switch: &Switch, mut params: Params) -> Outcome {
     let name = params.text("tenant")?;
     let weight = params.optional_number("weight")?;
+    let controller_pps = params.optional_integer("controller_pps", 0..=u32::MAX)?;
     params.finish()?;
     check_tenant_name(&name).map_err(|reason| refused_value("tenant", reason))?;
     let weight = weight.map(Weight::try_from).transpose();
     let weight = weight.map_err(|reason| refused_value("weight", reason))?;
-    switch.tenant_set(&name, weight)?;
+    switch.tenant_set(&name, TenantChange { weight, controller_pps })?;
     get_by_name(switch, &name)
 }
 
@@ -62,7 +63,8 @@ fn describe(tenant: &TenantSummary, pmds: &[PmdSnapshot]) -> Value {
     let of_all = pmds.iter().map(tenant_cycles).sum();
     json!({
         "tenant": tenant.name,
-        "weight": tenant.weight.as_f64(),
+        "weight": tenant.settings.weight.as_f64(),
+        "controller_pps": tenant.settings.punt_pps,
         "ports": tenant.ports,
         "cycles": cycles,
         "share_percent": percent(cycles, of_all),
