@@ -35,6 +35,9 @@ pub const MAX_REQUEST_VALUES: usize = 8192;
 /// Requests in one batch.
 pub const MAX_BATCH_REQUESTS: usize = 256;
 
+/// Cached decisions in one reply: some 400 bytes each, so that a reply has at most some megabytes.
+pub const MAX_LISTED_MEGAFLOWS: usize = 10_000;
+
 /// JSON-RPC connections at a time; each may hold one request, one reply and one blocking thread.
 pub const MAX_RPC_CONNECTIONS: usize = 64;
 

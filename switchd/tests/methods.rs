@@ -337,3 +337,97 @@ fn ovs_ofctl_drives_the_tables() {
     assert!(!refused.status.success());
     daemon.stop();
 }
+
+#[test]
+fn a_bridge_takes_as_many_flows_as_it_was_given_room_for() {
+    let dir = directory();
+    let config = r#"
+[[bridges]]
+name = "br0"
+flows_per_table = 2
+overflow = "evict"
+"#;
+    let daemon = Daemon::start(dir.path(), config);
+    let add = |flow| ovs_ofctl(&daemon, "add-flow", &[flow]);
+    let Some(first) = add("priority=1,idle_timeout=60,actions=drop") else { return };
+    assert!(first.status.success());
+    assert!(add("priority=2,actions=drop").unwrap().status.success());
+    assert!(add("priority=3,actions=drop").unwrap().status.success(), "1 makes room");
+    let refused = add("priority=4,actions=drop").unwrap();
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && message.contains("TABLE_FULL"), "{message}");
+    for (params, named) in [
+        (json!({"name": "br1", "flows_per_table": 0}), "`flows_per_table`"),
+        (json!({"name": "br1", "overflow": "explode"}), "`overflow`"),
+    ] {
+        let (code, message) = daemon.refusal("bridge_add", params);
+        assert_eq!(code, INVALID_PARAMS);
+        assert!(message.contains(named), "{message}");
+    }
+    daemon.call("bridge_add", json!({"name": "br1", "flows_per_table": 9, "overflow": "refuse"}));
+    daemon.stop();
+}
+
+#[test]
+fn a_packet_is_traced_and_nothing_is_learned_from_it() {
+    let dir = directory();
+    let daemon = Daemon::start(dir.path(), TWO_PORTS);
+    let flow = "priority=7,tcp,nw_dst=10.0.0.0/24,actions=set_field:10.0.1.1->ip_dst,NORMAL";
+    if ovs_ofctl(&daemon, "add-flow", &[flow]).is_none() {
+        return;
+    }
+    let trace =
+        daemon.call("trace", json!({"bridge": "br0", "flow": "in_port=vm1,tcp,nw_dst=10.0.0.2"}));
+    assert_eq!(
+        trace["steps"],
+        json!([{
+            "depth": 0,
+            "table": 0,
+            "rule": "priority=7,tcp,nw_dst=10.0.0.0/24",
+            "cookie": "0x0",
+            "actions": ["set_field:10.0.1.1->ip_dst", "NORMAL"],
+        }])
+    );
+    assert_eq!(trace["datapath_actions"], json!(["set_field:10.0.1.1->ip_dst", "output:vm2"]));
+    assert_eq!((&trace["tenant"], &trace["verdict"]), (&json!("vm1"), &json!("sent to 1 port")));
+    let output = &trace["outputs"][0];
+    assert_eq!(output["port"], "vm2");
+    let bytes = output["bytes_hex"].as_str().unwrap();
+    assert!(bytes.contains("0a000101"), "{bytes}");
+    // The same packet by its bytes, which the first trace has shown.
+    let again = bytes.replace("0a000101", "0a000002");
+    let by_bytes = json!({"bridge": "br0", "packet_hex": again, "in_port": "vm1"});
+    assert_eq!(daemon.call("trace", by_bytes)["megaflow"], trace["megaflow"]);
+    assert_eq!(daemon.call("fdb_list", json!({"bridge": "br0"})), json!([]));
+    assert_eq!(daemon.call("fdb_flush", json!({"bridge": "br0"})), json!({"flushed": 0}));
+    let none = json!({"megaflows": [], "more": false});
+    assert_eq!(daemon.call("megaflow_list", json!({})), none);
+    assert_eq!(daemon.call("megaflow_list", json!({"bridge": "br0", "limit": 5})), none);
+    for (method, params, code, named) in [
+        ("trace", json!({"bridge": "br0"}), INVALID_PARAMS, "`flow`"),
+        (
+            "trace",
+            json!({"bridge": "br0", "flow": "tcp", "in_port": "vm1"}),
+            INVALID_PARAMS,
+            "`flow`",
+        ),
+        (
+            "trace",
+            json!({"bridge": "br0", "packet_hex": "0x", "in_port": "1"}),
+            INVALID_PARAMS,
+            "`packet_hex`",
+        ),
+        ("trace", json!({"bridge": "br9", "flow": "in_port=1"}), REFUSED, "br9"),
+        ("trace", json!({"bridge": "br0", "flow": "in_port=9"}), REFUSED, "\"9\""),
+        ("trace", json!({"bridge": "br0", "flow": "in_prot=1"}), REFUSED, "in_prot"),
+        ("megaflow_list", json!({"bridge": "br9"}), REFUSED, "br9"),
+        ("megaflow_list", json!({"limit": 0}), INVALID_PARAMS, "`limit`"),
+        ("fdb_list", json!({}), INVALID_PARAMS, "`bridge`"),
+        ("fdb_flush", json!({"bridge": "br9"}), REFUSED, "br9"),
+    ] {
+        let (refused, message) = daemon.refusal(method, params);
+        assert_eq!(refused, code, "{message}");
+        assert!(message.contains(named), "{message}");
+    }
+    daemon.stop();
+}

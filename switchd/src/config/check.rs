@@ -10,6 +10,7 @@ use super::locate::{KeyPath, Step};
 use super::{Config, FailMode, MAX_QUEUE_PAIRS, PortConfig};
 use crate::limits::{MAX_BRIDGES, MAX_CONTROLLERS, MAX_OFPORT, MAX_SOCKET_PATH_BYTES};
 use crate::names::{check_name, check_tenant_name};
+use crate::pipeline::limits::RULES_PER_TABLE;
 
 const EXACT_ENTRIES: RangeInclusive<usize> = 64..=1 << 24;
 const MEGAFLOWS: RangeInclusive<usize> = 64..=1 << 22;
@@ -102,6 +103,10 @@ fn check_bridges(config: &Config, found: &mut Found) {
         if bridge.controllers.len() > MAX_CONTROLLERS {
             let path = path!("bridges", index, "controllers");
             found.push((path, format!("at most {MAX_CONTROLLERS} controllers")));
+        }
+        if bridge.flows_per_table.is_some_and(|flows| !(1..=RULES_PER_TABLE).contains(&flows)) {
+            let path = path!("bridges", index, "flows_per_table");
+            found.push((path, format!("must be 1 to {RULES_PER_TABLE}")));
         }
         if bridge.fail_mode == FailMode::Standalone {
             let message = "\"standalone\" is not implemented, only \"secure\": without a controller the \

@@ -13,6 +13,8 @@ use tollgate_datapath::{DatapathConfig, TenantSettings};
 use tollgate_policy::{SchedulerConfig, Weight};
 
 use crate::openflow::Target;
+use crate::pipeline::limits::RULES_PER_TABLE;
+use crate::pipeline::{Overflow, TableLimits};
 
 pub use check::check_socket_path;
 pub use tollgate_vhost::limits::MAX_QUEUE_PAIRS;
@@ -117,6 +119,20 @@ pub struct BridgeConfig {
     /// What becomes of its flows while no controller is there.
     #[serde(default)]
     pub fail_mode: FailMode,
+    /// Flows that each of its tables takes; as many as there can be when not given.
+    #[serde(default)]
+    pub flows_per_table: Option<usize>,
+    /// What happens to one more.
+    #[serde(default)]
+    pub overflow: Overflow,
+}
+
+impl BridgeConfig {
+    /// How many flows its tables take.
+    pub fn table_limits(&self) -> TableLimits {
+        let rules = self.flows_per_table.unwrap_or(RULES_PER_TABLE);
+        TableLimits { rules, overflow: self.overflow }
+    }
 }
 
 /// What becomes of a bridge's flows while none of its controllers is there.

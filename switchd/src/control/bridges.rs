@@ -7,6 +7,7 @@ use super::registry::BridgeEntry;
 use super::{Refusal, Switch};
 use crate::limits::MAX_BRIDGES;
 use crate::openflow;
+use crate::pipeline::TableLimits;
 use crate::rundir::{BoundSocket, RunDirError};
 
 /// A bridge.
@@ -23,11 +24,12 @@ pub struct BridgeSummary {
 }
 
 impl Switch {
-    /// Makes a bridge without flows and listens for OpenFlow on its socket.
+    /// Makes a bridge without flows, whose tables take so many, and listens for OpenFlow on its
+    /// socket.
     ///
     /// # Errors
     /// When the name is taken or the socket cannot be had.
-    pub fn bridge_add(&self, name: &str) -> Result<(), Refusal> {
+    pub fn bridge_add(&self, name: &str, limits: TableLimits) -> Result<(), Refusal> {
         let _change = self.change()?;
         {
             let registry = self.registry();
@@ -42,7 +44,7 @@ impl Switch {
             }
         }
         let (socket, listener) = BoundSocket::listen(&self.run_dir.openflow_socket(name))?;
-        let id = self.pipeline.bridge_add(name)?;
+        let id = self.pipeline.bridge_add(name, limits)?;
         let datapath_id = self.host.datapath_id(name);
         let face = OpenFlowBridge::new(
             name,

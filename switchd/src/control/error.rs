@@ -5,7 +5,7 @@ use tollgate_vhost::SocketError;
 
 use crate::limits::{MAX_BRIDGES, MAX_CONTROLLERS, MAX_OFPORT};
 use crate::openflow::ListenError;
-use crate::pipeline::BridgeError;
+use crate::pipeline::{BridgeError, TraceError};
 use crate::rundir::RunDirError;
 
 /// An order that is well formed but cannot be carried out as things stand.
@@ -83,6 +83,9 @@ pub enum Refusal {
     /// The datapath refused.
     #[error(transparent)]
     Datapath(#[from] ControlError),
+    /// There is no such packet to trace.
+    #[error(transparent)]
+    Trace(TraceError),
     /// The pipeline refused.
     #[error(transparent)]
     Bridge(#[from] BridgeError),

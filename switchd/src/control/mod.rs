@@ -4,6 +4,7 @@
 mod bridges;
 mod controllers;
 mod error;
+mod insight;
 mod of_bridge;
 mod ports;
 mod registry;
@@ -22,6 +23,7 @@ use crate::rundir::RunDir;
 
 pub use bridges::BridgeSummary;
 pub use error::Refusal;
+pub use insight::MegaflowSummary;
 pub use ports::PortSummary;
 pub use tenants::{TenantChange, TenantSummary};
 
@@ -89,7 +91,8 @@ impl Switch {
             self.tenant_set(name, change).with_context(|| format!("tenant {name}"))?;
         }
         for bridge in &config.bridges {
-            self.bridge_add(&bridge.name).with_context(|| format!("bridge {}", bridge.name))?;
+            self.bridge_add(&bridge.name, bridge.table_limits())
+                .with_context(|| format!("bridge {}", bridge.name))?;
             self.controller_set(&bridge.name, &bridge.controllers)
                 .with_context(|| format!("bridge {}", bridge.name))?;
         }

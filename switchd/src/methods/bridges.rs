@@ -5,13 +5,22 @@ use serde_json::{Value, json};
 use super::{Outcome, done};
 use crate::control::{BridgeSummary, Switch};
 use crate::names::check_name;
+use crate::pipeline::limits::RULES_PER_TABLE;
+use crate::pipeline::{Overflow, TableLimits};
 use crate::rpc::{Params, refused_value};
 
 pub(super) fn add(switch: &Switch, mut params: Params) -> Outcome {
     let name = params.text("name")?;
+    let flows_per_table = params.optional_integer("flows_per_table", 1..=RULES_PER_TABLE)?;
+    let overflow = match params.optional_text("overflow")?.as_deref() {
+        None | Some("refuse") => Overflow::Refuse,
+        Some("evict") => Overflow::Evict,
+        Some(_) => return Err(refused_value("overflow", "must be \"refuse\" or \"evict\"")),
+    };
     params.finish()?;
     check_name(&name).map_err(|reason| refused_value("name", reason))?;
-    switch.bridge_add(&name)?;
+    let rules = flows_per_table.unwrap_or(RULES_PER_TABLE);
+    switch.bridge_add(&name, TableLimits { rules, overflow })?;
     done()
 }
 

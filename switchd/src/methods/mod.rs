@@ -2,9 +2,11 @@
 
 mod bridges;
 mod controllers;
+mod flows;
 mod ports;
 mod stats;
 mod tenants;
+mod traces;
 
 use std::sync::Arc;
 
@@ -26,6 +28,9 @@ const METHODS: &[Method] = &[
     Method { name: "bridge_remove", call: bridges::remove },
     Method { name: "controller_get", call: controllers::get },
     Method { name: "controller_set", call: controllers::set },
+    Method { name: "fdb_flush", call: flows::fdb_flush },
+    Method { name: "fdb_list", call: flows::fdb_list },
+    Method { name: "megaflow_list", call: flows::megaflows },
     Method { name: "pmd_stats", call: stats::pmd_stats },
     Method { name: "port_add", call: ports::add },
     Method { name: "port_list", call: ports::list },
@@ -37,6 +42,7 @@ const METHODS: &[Method] = &[
     Method { name: "tenant_list", call: tenants::list },
     Method { name: "tenant_remove", call: tenants::remove },
     Method { name: "tenant_set", call: tenants::set },
+    Method { name: "trace", call: traces::trace },
     Method { name: "version", call: version },
 ];
 

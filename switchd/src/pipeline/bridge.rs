@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use serde::{Deserialize, Serialize};
 use tollgate_packet::PortIndex;
 use tollgate_policy::TenantIndex;
 
@@ -33,7 +34,8 @@ pub struct PortInfo {
 }
 
 /// What happens when a table that is full is to take one more rule.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Overflow {
     /// The rule is refused with OFPFMFC_TABLE_FULL.
     #[default]
@@ -74,10 +76,10 @@ pub(super) struct Bridge {
 }
 
 impl Bridge {
-    pub(super) fn new(name: String) -> Self {
+    pub(super) fn new(name: String, limits: TableLimits) -> Self {
         Self {
             name,
-            limits: TableLimits::default(),
+            limits,
             behaviours: Behaviours::default(),
             meters: Meters::default(),
             ports: BTreeMap::new(),

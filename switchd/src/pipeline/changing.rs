@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tollgate_openflow::FlowMod;
 
-use super::bridge::{Bridge, BridgeId, TableLimits};
+use super::bridge::{Bridge, BridgeId};
 use super::changes::Changes;
 use super::core::Core;
 use super::error::FlowError;
@@ -101,12 +101,6 @@ impl Core {
             Ok(())
         })
         .map_err(|error| (at, error))
-    }
-
-    /// Sets how many rules the tables of a bridge take. Those that are there already stay.
-    pub(super) fn set_limits(&self, id: BridgeId, limits: TableLimits) -> Result<(), FlowError> {
-        self.write().bridge_mut(id)?.limits = limits;
-        Ok(())
     }
 
     /// Removes rules whose timeouts have come, some at a time. Says whether there may be more.

@@ -2,7 +2,8 @@
 
 use tollgate_classifier::{ExtraKey, ExtraMatch};
 use tollgate_openflow::{Field, Match, OxmField};
-use tollgate_packet::{FlowKey, FlowMask, FlowMatch};
+use tollgate_packet::parse::parse;
+use tollgate_packet::{FlowKey, FlowMask, FlowMatch, HeaderBuf, PortIndex};
 
 use super::fields::read;
 
@@ -27,11 +28,22 @@ pub(super) fn match_of(flow: &FlowMatch, extra: &ExtraMatch) -> Match {
     described
 }
 
-/// Every field of a packet.
+/// The fields of a frame; it is for the caller to say where it came in.
+pub(super) fn key_of(frame: &[u8]) -> FlowKey {
+    let header = HeaderBuf::from_frame(frame);
+    parse(header.bytes(), frame.len() as u32, PortIndex(0)).key
+}
+
+/// Every field of a packet, and of its pipeline fields those that are not zero.
 pub(super) fn packet_match(key: &FlowKey, extra: &ExtraKey) -> Match {
     let mut every_bit = FlowKey::ZERO;
     every_bit.words_mut().fill(u64::MAX);
-    match_of(&FlowMatch::new(key, FlowMask(every_bit)), &ExtraMatch::new(extra, ExtraKey::ONES))
+    let mut carried = ExtraKey::ZERO;
+    carried.metadata = if extra.metadata == 0 { 0 } else { u64::MAX };
+    for (mask, reg) in carried.regs.iter_mut().zip(&extra.regs) {
+        *mask = if *reg == 0 { 0 } else { u32::MAX };
+    }
+    match_of(&FlowMatch::new(key, FlowMask(every_bit)), &ExtraMatch::new(extra, carried))
 }
 
 /// The fields that a packet has picked up on its way, for a controller (OpenFlow 1.3.5, section

@@ -106,6 +106,17 @@ impl Fdb {
             .collect()
     }
 
+    /// Forgets all stations, and gives them.
+    pub(super) fn forget_all(&mut self) -> Vec<Station> {
+        self.by_port.clear();
+        self.stations.drain().map(|(station, _)| station).collect()
+    }
+
+    /// All stations, in no particular order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Station, Location)> {
+        self.stations.iter().map(|(station, location)| (*station, *location))
+    }
+
     fn evict(&mut self) -> Option<Station> {
         let fullest = self.by_port.values().max_by_key(|aged| aged.len())?;
         let (_, station) = *fullest.first()?;

@@ -13,6 +13,7 @@ mod changes;
 mod changing;
 mod clock;
 mod compile;
+mod compose;
 mod core;
 mod describe;
 mod error;
@@ -23,6 +24,7 @@ mod fields;
 mod flow_mod;
 mod gone;
 pub mod limits;
+mod listing;
 mod matching;
 mod metering;
 mod meters;
@@ -41,7 +43,9 @@ mod stats;
 mod table;
 #[cfg(test)]
 mod tests;
+mod texts;
 mod timers;
+mod trace;
 mod tracker;
 mod upkeep;
 mod walk;
@@ -70,8 +74,10 @@ pub use self::events::{
     PortReason, PortStatusEvent,
 };
 pub use self::features::table_features;
+pub use self::listing::{MegaflowInfo, StationInfo};
 pub use self::meters::meter_features;
 pub use self::stats::FlowDump;
+pub use self::trace::{Trace, TraceError, TraceOutput, TraceRequest, TraceStep};
 
 use self::bridge::Bridge;
 use self::clock::Clock;
@@ -232,12 +238,12 @@ impl Pipeline {
         self.ledger.of(tenant)
     }
 
-    /// Adds a bridge with empty tables: it drops everything.
+    /// Adds a bridge with empty tables, which take so many rules: it drops everything.
     ///
     /// # Errors
     /// When the name is taken.
-    pub fn bridge_add(&self, name: &str) -> Result<BridgeId, BridgeError> {
-        self.core.bridge_add(name)
+    pub fn bridge_add(&self, name: &str, limits: TableLimits) -> Result<BridgeId, BridgeError> {
+        self.core.bridge_add(name, limits)
     }
 
     /// Removes a bridge and its rules.
@@ -370,14 +376,6 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Sets how many rules each table of a bridge takes, and what happens beyond that.
-    ///
-    /// # Errors
-    /// When the bridge is gone.
-    pub fn set_limits(&self, bridge: BridgeId, limits: TableLimits) -> Result<(), FlowError> {
-        self.core.set_limits(bridge, limits)
-    }
-
     /// The rules that `request` selects, to be taken in pieces.
     ///
     /// # Errors
@@ -430,6 +428,32 @@ impl Pipeline {
         let outgoing = Outgoing::new(bridge, request)?;
         self.errand(Errand::Send(Box::new(outgoing)));
         Ok(())
+    }
+
+    /// The cached decisions of one bridge, or of all; at most `count`, and whether there are more.
+    pub fn megaflows(&self, only: Option<BridgeId>, count: usize) -> (Vec<MegaflowInfo>, bool) {
+        self.core.megaflows(only, count)
+    }
+
+    /// The stations that a bridge has learned, by VLAN and address; `None` if it is gone.
+    pub fn fdb(&self, bridge: BridgeId) -> Option<Vec<StationInfo>> {
+        self.core.stations(bridge)
+    }
+
+    /// Has a bridge forget the stations that it has learned, and says how many; `None` if it is
+    /// gone. Returns when no PMD knows them any longer.
+    pub fn fdb_flush(&self, bridge: BridgeId) -> Option<usize> {
+        let forgotten = self.core.forget_stations(bridge)?;
+        self.core.tell_pmds();
+        Some(forgotten)
+    }
+
+    /// Says what would become of a packet and why, without any consequence.
+    ///
+    /// # Errors
+    /// See [`TraceError`].
+    pub fn trace(&self, bridge: BridgeId, request: &TraceRequest) -> Result<Trace, TraceError> {
+        self.core.trace(bridge, request)
     }
 
     /// Returns when every PMD has taken in all changes made before the call, and the packets of

@@ -8,14 +8,13 @@ use tollgate_openflow::packet_out::PacketOut;
 use tollgate_openflow::port::{OFP_NO_BUFFER, OFPP_ANY, OFPP_CONTROLLER, OFPP_LOCAL};
 use tollgate_openflow::{Actions, ErrorCode};
 use tollgate_packet::limits::{MAX_FRAME_BYTES, MIN_FRAME_BYTES};
-use tollgate_packet::parse::parse;
-use tollgate_packet::{FlowKey, HeaderBuf, PortIndex};
+use tollgate_packet::{FlowKey, PortIndex};
 use tollgate_policy::TenantIndex;
 
 use super::bridge::BridgeId;
 use super::compile::compile_list;
 use super::core::Core;
-use super::describe::packet_match;
+use super::describe::{key_of, packet_match};
 use super::error::FlowError;
 use super::program::{Item, Step};
 use super::shadow::Collected;
@@ -61,8 +60,7 @@ impl Outgoing {
                 "the packet is shorter than an Ethernet header or longer than any frame",
             );
         }
-        let header = HeaderBuf::from_frame(frame);
-        let key = parse(header.bytes(), frame.len() as u32, PortIndex(0)).key;
+        let key = key_of(frame);
         let steps = compile_list(&packet_match(&key, &Default::default()), &request.actions)?;
         let (actions, frame) = (request.actions.clone(), frame.clone());
         Ok(Self { bridge, in_port, key, actions, steps, frame })

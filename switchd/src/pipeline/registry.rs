@@ -1,6 +1,6 @@
 //! Bridges and ports coming and going.
 
-use super::bridge::{Bridge, BridgeId, PortInfo};
+use super::bridge::{Bridge, BridgeId, PortInfo, TableLimits};
 use super::core::Core;
 use super::error::BridgeError;
 use super::events::{Event, PortReason, PortStatusEvent};
@@ -9,14 +9,18 @@ use crate::limits::MAX_OFPORT;
 use tollgate_packet::PortIndex;
 
 impl Core {
-    pub(super) fn bridge_add(&self, name: &str) -> Result<BridgeId, BridgeError> {
+    pub(super) fn bridge_add(
+        &self,
+        name: &str,
+        limits: TableLimits,
+    ) -> Result<BridgeId, BridgeError> {
         let mut state = self.write();
         if state.bridges.values().any(|bridge| bridge.name == name) {
             return Err(BridgeError::Exists);
         }
         let id = BridgeId(state.next_bridge);
         state.next_bridge += 1;
-        state.bridges.insert(id, Bridge::new(name.to_owned()));
+        state.bridges.insert(id, Bridge::new(name.to_owned(), limits));
         Ok(id)
     }
 

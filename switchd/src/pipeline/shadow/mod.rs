@@ -62,6 +62,17 @@ pub(super) struct Suspect {
     pub(super) matcher: FlowMatch,
 }
 
+/// A decision for whoever wants to see it.
+#[derive(Clone, Debug)]
+pub(super) struct Listed {
+    pub(super) bridge: BridgeId,
+    pub(super) ofport: u32,
+    pub(super) megaflow: Arc<Megaflow>,
+    /// The meters that it names, by number.
+    pub(super) meters: Vec<u32>,
+    pub(super) used_ms: u64,
+}
+
 /// All decisions.
 #[derive(Debug)]
 pub(super) struct Shadow {
@@ -367,6 +378,23 @@ impl Shadow {
             *cached -= 1;
         }
         self.masks.remove(&entry.megaflow.matcher);
+    }
+
+    /// Shows the cached ones among some entries; `false` past the last.
+    pub(super) fn list(&self, from: usize, count: usize, mut take: impl FnMut(Listed)) -> bool {
+        let range = from..self.slots.len().min(from + count);
+        for (_, entry) in self.slots.get(range.clone()).into_iter().flatten().flatten() {
+            if entry.state == State::Cached {
+                take(Listed {
+                    bridge: entry.bridge,
+                    ofport: entry.ofport,
+                    megaflow: Arc::clone(&entry.megaflow),
+                    meters: entry.dependencies.meters.clone(),
+                    used_ms: entry.used_ms,
+                });
+            }
+        }
+        range.end < self.slots.len()
     }
 
     /// Passes on what some entries have counted since the last time; `false` past the last.

@@ -11,4 +11,5 @@ mod rules;
 mod sim;
 mod staleness;
 mod stations;
+mod traces;
 mod vlans;

@@ -67,8 +67,7 @@ fn each_timeout_has_its_reason() {
 }
 
 fn full(overflow: Overflow) -> Sim {
-    let sim = Sim::new(2);
-    sim.core.set_limits(sim.bridge, TableLimits { rules: 3, overflow }).unwrap();
+    let sim = Sim::with_limits(2, TableLimits { rules: 3, overflow });
     sim.add("priority=1,actions=output:2");
     sim.add("priority=2,hard_timeout=60,in_port=2,actions=drop");
     sim.add("priority=3,send_flow_rem,idle_timeout=20,in_port=1,actions=output:2");

@@ -14,7 +14,7 @@ use tollgate_packet::parse::parse;
 use tollgate_packet::{FlowKey, FlowMatch, HeaderBuf, PortIndex};
 use tollgate_policy::TenantIndex;
 
-use crate::pipeline::bridge::{BridgeId, PortInfo};
+use crate::pipeline::bridge::{BridgeId, PortInfo, TableLimits};
 use crate::pipeline::clock::Clock;
 use crate::pipeline::core::{Answer, Caches, Core};
 use crate::pipeline::events::{Event, EventSink};
@@ -138,6 +138,11 @@ pub(super) fn try_parsed(command: FlowCommand, flow: &str) -> Result<FlowMod, St
 impl Sim {
     /// A bridge with ports 1 to `ports`; each is its own tenant.
     pub(super) fn new(ports: u32) -> Self {
+        Self::with_limits(ports, TableLimits::default())
+    }
+
+    /// As [`new`](Self::new), with tables of that size.
+    pub(super) fn with_limits(ports: u32, limits: TableLimits) -> Self {
         let now_tsc = Arc::new(AtomicU64::new(1));
         let counter = Arc::clone(&now_tsc);
         let clock = Clock::new(CYCLES_PER_MS * 1000, move || counter.load(Ordering::Relaxed));
@@ -146,7 +151,7 @@ impl Sim {
         let heard = Arc::new(Heard::default());
         let events = Arc::clone(&heard) as Arc<dyn EventSink>;
         let core = Arc::new(Core::new(caches, clock, events, usize::MAX));
-        let bridge = core.bridge_add("br0").unwrap();
+        let bridge = core.bridge_add("br0", limits).unwrap();
         let sim = Self { core, pmd, bridge, now_tsc, heard, walks: 0 };
         (1..=ports).for_each(|ofport| sim.attach(ofport));
         sim

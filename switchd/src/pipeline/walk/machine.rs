@@ -97,6 +97,7 @@ impl<'a> Machine<'a> {
         fdb: &'a Fdb,
         ingress: Ingress<'a>,
         tracker: Tracker,
+        extra: ExtraKey,
         record: &'a mut Record,
     ) -> Self {
         Self {
@@ -104,7 +105,7 @@ impl<'a> Machine<'a> {
             fdb,
             ingress,
             tracker,
-            extra: ExtraKey::ZERO,
+            extra,
             actions: ActionSet::default(),
             stack: Vec::new(),
             resubmits: 0,
@@ -175,6 +176,7 @@ impl<'a> Machine<'a> {
     fn list_ended(&mut self) {
         let Some(frame) = self.stack.pop() else { return };
         let Some(rule) = frame.rule else { return };
+        self.record.instructions(frame.entry, rule, true);
         let program = rule.program();
         if program.clear {
             self.actions.clear();
@@ -215,6 +217,7 @@ impl<'a> Machine<'a> {
         let entry = self.record.begin(self.stack.len(), Some(table), rule);
         let Some(rule) = rule else { return false };
         let list = List::OfRule(&rule.program().apply, rule.behaviour.instructions.apply_actions());
+        self.record.instructions(entry, rule, false);
         let (cookie, depth) = (rule.cookie, depth + deepens);
         self.stack.push(Frame { list, next: 0, rule: Some(rule), table, cookie, depth, entry });
         if let Some(meter) = rule.program().meter {
@@ -361,7 +364,6 @@ impl<'a> Machine<'a> {
     }
 
     fn meter(&mut self, id: u32) {
-        self.dependencies.meters.push(id);
         let Some(meter) = self.bridge.meters.get(id) else {
             // The rules that use a meter go with it.
             return self.end(DropReason::Meter);
@@ -369,6 +371,7 @@ impl<'a> Machine<'a> {
         let known = self.meters.iter().position(|known| Arc::ptr_eq(known, meter));
         let place = known.unwrap_or_else(|| {
             self.meters.push(Arc::clone(meter));
+            self.dependencies.meters.push(id);
             self.meters.len() - 1
         });
         match u8::try_from(place) {
@@ -415,6 +418,8 @@ impl<'a> Machine<'a> {
             dependencies: self.dependencies,
             learned: self.learned,
             punts: self.punts,
+            last_key: *self.tracker.key(),
+            last_extra: self.extra,
         }
     }
 }

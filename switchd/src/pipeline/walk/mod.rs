@@ -16,7 +16,7 @@ use tollgate_openflow::port::{OFPPC_NO_RECV, OFPPC_PORT_DOWN};
 use tollgate_packet::edit::Edit;
 use tollgate_packet::{FlowKey, FlowMask, FlowMatch, PortIndex};
 
-pub(super) use self::record::Record;
+pub(super) use self::record::{Record, Recorded};
 
 use self::machine::Machine;
 use super::bridge::{Bridge, PortInfo};
@@ -60,7 +60,7 @@ pub(super) struct Dependencies {
     pub(super) ofports: Vec<u32>,
     /// The list of all ports.
     pub(super) flooded: bool,
-    /// Meters passed.
+    /// Meters passed, in the order of [`Walk::meters`].
     pub(super) meters: Vec<u32>,
 }
 
@@ -94,6 +94,9 @@ pub(super) struct Walk {
     /// Stations that the packet shows to be behind a port.
     pub(super) learned: Vec<(Station, u32)>,
     pub(super) punts: Vec<Punt>,
+    /// The packet after all of it.
+    pub(super) last_key: FlowKey,
+    pub(super) last_extra: ExtraKey,
 }
 
 impl Walk {
@@ -124,6 +127,11 @@ impl Walk {
         }
         self.ops = visible(passed);
     }
+}
+
+/// Whether a step makes a copy of the packet.
+pub(super) fn sends(op: &Op) -> bool {
+    matches!(op, Op::Output(_) | Op::Punt)
 }
 
 /// The steps without the edits after the last output, which change what nobody sees.
@@ -165,6 +173,8 @@ pub(super) struct Start<'a> {
     pub(super) ingress: Ingress<'a>,
     /// The packet; its `in_port` does not matter.
     pub(super) key: FlowKey,
+    /// Its pipeline fields, zero for every packet that enters.
+    pub(super) extra: ExtraKey,
     /// Bits of the packet that are known from the start.
     pub(super) known: FlowMask,
     /// What is executed instead of table 0.
@@ -173,7 +183,7 @@ pub(super) struct Start<'a> {
 
 impl<'a> Start<'a> {
     pub(super) fn table_0(ingress: Ingress<'a>, key: &FlowKey) -> Self {
-        Self { ingress, key: *key, known: INGRESS, list: None }
+        Self { ingress, key: *key, extra: ExtraKey::ZERO, known: INGRESS, list: None }
     }
 }
 
@@ -184,10 +194,10 @@ pub(super) fn walk_from<'a>(
     start: Start<'a>,
     record: &'a mut Record,
 ) -> Walk {
-    let Start { ingress, key, known, list } = start;
+    let Start { ingress, key, extra, known, list } = start;
     let packet = FlowKey { in_port: ingress.ofport, ..key };
     let tracker = Tracker::new(packet, known);
-    let mut machine = Machine::new(bridge, fdb, ingress, tracker, record);
+    let mut machine = Machine::new(bridge, fdb, ingress, tracker, extra, record);
     let receives = |port: &PortInfo| port.config & (OFPPC_NO_RECV | OFPPC_PORT_DOWN) == 0;
     match list {
         Some(list) => machine.run_list(list),

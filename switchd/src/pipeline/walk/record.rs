@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use tollgate_openflow::Action;
+use tollgate_openflow::{Action, Actions, Instruction};
 
 use super::super::rule::Rule;
 
 /// One look-up, or a list that belongs to none, and what was done then.
 #[derive(Clone, Debug)]
-#[expect(dead_code, reason = "the trace is to read them")]
 pub(in super::super) struct Recorded {
     /// Resubmits that led here and are not finished.
     pub(in super::super) depth: usize,
@@ -16,8 +15,8 @@ pub(in super::super) struct Recorded {
     pub(in super::super) table: Option<u8>,
     /// `None` for a miss.
     pub(in super::super) rule: Option<Arc<Rule>>,
-    /// What was executed; instructions that are no actions are the rule's.
-    pub(in super::super) actions: Vec<Action>,
+    /// What was executed; actions as lists of one.
+    pub(in super::super) done: Vec<Instruction>,
 }
 
 /// Where notes go.
@@ -25,7 +24,6 @@ pub(in super::super) struct Recorded {
 pub(in super::super) enum Record {
     /// Nobody asks.
     Nothing,
-    #[expect(dead_code, reason = "the trace is to ask for it")]
     Everything(Vec<Recorded>),
 }
 
@@ -38,15 +36,39 @@ impl Record {
         rule: Option<&Arc<Rule>>,
     ) -> usize {
         let Self::Everything(entries) = self else { return 0 };
-        entries.push(Recorded { depth, table, rule: rule.cloned(), actions: Vec::new() });
+        entries.push(Recorded { depth, table, rule: rule.cloned(), done: Vec::new() });
         entries.len() - 1
     }
 
     pub(super) fn action(&mut self, entry: usize, action: &Action) {
+        if let Self::Everything(_) = self {
+            // It was in a list of its kind already.
+            let list = Actions::new(vec![action.clone()]).unwrap_or_default();
+            self.note(entry, Instruction::ApplyActions(list));
+        }
+    }
+
+    /// The rule's instructions that stand after its actions, or those before.
+    pub(super) fn instructions(&mut self, entry: usize, rule: &Rule, after: bool) {
+        if let Self::Everything(_) = self {
+            for instruction in rule.behaviour.instructions.iter() {
+                let is_there = match instruction {
+                    Instruction::Meter(_) => !after,
+                    Instruction::ApplyActions(_) => false,
+                    _ => after,
+                };
+                if is_there {
+                    self.note(entry, instruction.clone());
+                }
+            }
+        }
+    }
+
+    fn note(&mut self, entry: usize, instruction: Instruction) {
         if let Self::Everything(entries) = self
             && let Some(entry) = entries.get_mut(entry)
         {
-            entry.actions.push(action.clone());
+            entry.done.push(instruction);
         }
     }
 }
