@@ -210,7 +210,9 @@ impl<R: Rule> RuleTable<R> {
                 Err(miss) => *looked_at |= miss.mask(),
             }
         }
-        // When everything else is known, the least has to be added.
+        // When everything else is known, the least has to be added; where there is the most
+        // choice, last.
+        narrowable.sort_by_key(|(_, miss)| miss.has_most_choice());
         for (subtable, miss) in narrowable {
             *looked_at |= subtable.telling_bits(&miss, key, looked_at);
         }

@@ -170,8 +170,8 @@ impl Subtable {
         looked_at: &FlowMask,
     ) -> FlowMask {
         // Deeper down, a field's bits are among those that the stages say.
-        let mut best = (miss.depth == Depth::Protocol)
-            .then(|| (bits_beyond(&miss.mask, looked_at), miss.mask));
+        let mut best =
+            miss.has_most_choice().then(|| (bits_beyond(&miss.mask, looked_at), miss.mask));
         for prefixes in self.prefixes.iter().filter(|prefixes| miss.may_narrow(prefixes.field())) {
             if best.is_some_and(|(added, _)| added == 0) {
                 break;
@@ -198,6 +198,11 @@ fn bits_beyond(mask: &FlowMask, known: &FlowMask) -> u32 {
 impl Miss {
     pub(crate) fn mask(&self) -> FlowMask {
         self.mask
+    }
+
+    /// Whether what the stages say is an alternative to a field's bits.
+    pub(crate) fn has_most_choice(&self) -> bool {
+        self.depth == Depth::Protocol
     }
 
     /// Whether the field may tell, in place of what the stages say. Where layer 3 tells, no ports

@@ -5,7 +5,7 @@ use tollgate_openflow::FlowCommand;
 use tollgate_packet::key::VLAN_PRESENT;
 use tollgate_packet::{FlowKey, MacAddr};
 
-use super::frames::{Frame, any_frame};
+use super::frames::{Frame, Layer3, any_frame};
 use super::rules::{PORTS, Place, Wishes, any_place, any_wishes};
 use super::sim::{Sim, index_of, key_of, run};
 use crate::pipeline::fdb::Station;
@@ -130,6 +130,24 @@ fn a_mask_holds_no_more_than_was_asked() {
     assert_eq!(mask.ip_dst[..4], [0xff, 0xff, 0xff, 0]);
     assert_eq!((mask.eth_type, mask.ip_src, mask.l4_dst), (0xffff, [0; 16], 0));
     assert_eq!((mask.eth_src, mask.eth_dst), (MacAddr([0; 6]), MacAddr([0; 6])));
+}
+
+/// Rules for single hosts of a network and for their ports, and a packet to another host.
+#[test]
+fn exact_destinations_in_one_subnet_do_not_pull_ports_into_the_mask() {
+    let sim = Sim::new(2);
+    for host in 1..64 {
+        sim.add(&format!("priority=10,tcp,nw_dst=10.0.1.{host},tp_dst=80,actions=output:2"));
+        sim.add(&format!("priority=10,udp,nw_dst=10.0.1.{host},tp_src=53,actions=output:2"));
+    }
+    sim.add("priority=5,ip,nw_dst=10.0.0.0/16,actions=output:1");
+    let mut frame = Frame::udp(0, 1);
+    let Layer3::Ipv4 { dst, .. } = &mut frame.layer3 else { unreachable!() };
+    *dst = [10, 0, 1, 200];
+    let mask = sim.fresh_walk(1, &key_of(1, &frame.build())).matcher.mask().0;
+    assert_eq!((mask.l4_src, mask.l4_dst, mask.ip_proto), (0, 0, 0));
+    // The prefix that it shares with the 63, and a bit.
+    assert_eq!(mask.ip_dst[..4], [0xff, 0xff, 0xff, 0x80]);
 }
 
 /// That a frame has no tag is one bit of it, so that every tagged frame shares one decision.

@@ -11,6 +11,7 @@ use super::super::frames::{Frame, Layer3, Layer4};
 use super::super::rules::PORTS;
 use super::super::sim::{Sim, key_of, parsed};
 use super::peer::{Caching, Ovs};
+use crate::pipeline::limits::MEGAFLOW_IDLE_MS;
 
 /// Packets per table.
 const PACKETS: usize = 6000;
@@ -124,6 +125,14 @@ impl Case {
         for flow in &self.flows {
             sim.add(flow);
         }
+        // Once to learn where stations are, which makes decisions obsolete.
+        self.cached(&sim);
+        sim.advance_ms(MEGAFLOW_IDLE_MS);
+        sim.sweep();
+        self.cached(&sim)
+    }
+
+    fn cached(&self, sim: &Sim) -> (usize, usize) {
         let mut cache = MegaflowCache::new(1 << 14, 4096, HashSecret::from_words(1, 2));
         let mut masks = HashSet::new();
         for (ofport, frame) in &self.traffic {
@@ -144,9 +153,12 @@ impl Case {
         let flow_mods: Vec<_> =
             self.flows.iter().map(|flow| parsed(FlowCommand::Add, flow)).collect();
         assert!(ovs.flow_mods(&flow_mods).iter().all(Result::is_ok));
-        ovs.ask("revalidator/purge", &[]);
-        for (ofport, frame) in &self.traffic {
-            ovs.receive_frame(*ofport, &frame.build());
+        for _ in 0..2 {
+            ovs.ask("revalidator/wait", &[]);
+            ovs.ask("revalidator/purge", &[]);
+            for (ofport, frame) in &self.traffic {
+                ovs.receive_frame(*ofport, &frame.build());
+            }
         }
         ovs.ask("dpctl/dump-flows", &[]).lines().count()
     }
@@ -337,6 +349,31 @@ fn port_ranges(dice: &mut Dice) -> Case {
     case
 }
 
+/// Stations behind ports, in three VLANs; some ports are access ports.
+fn learning_bridge(dice: &mut Dice) -> Case {
+    let mut case = Case::new("learning bridge with VLANs");
+    case.flow("priority=20,in_port=1,vlan_tci=0,actions=push_vlan:0x8100,set_field:4097->vlan_vid,goto_table:1".into());
+    case.flow("priority=20,in_port=2,vlan_tci=0,actions=push_vlan:0x8100,set_field:4098->vlan_vid,goto_table:1".into());
+    case.flow("priority=10,vlan_tci=0x1000/0x1000,actions=goto_table:1".into());
+    case.flow("table=1,priority=10,udp,tp_dst=53,actions=drop".into());
+    case.flow("table=1,priority=0,actions=NORMAL".into());
+    case.packets(dice, |dice| {
+        let (src, dst) = (dice.address(), dice.address());
+        let mut frame = dice.ipv4(src, dst);
+        frame.src[2..4].copy_from_slice(&[0, dice.below(64) as u8]);
+        frame.dst[2..4].copy_from_slice(&[0, dice.below(80) as u8]);
+        frame
+    });
+    for (ofport, frame) in &mut case.traffic {
+        *ofport = 1 + u32::from(frame.src[3]) % PORTS;
+        if *ofport > 2 {
+            let vid = 1 + u16::from(frame.src[3] / 4) % 3;
+            frame.tags.push((0x8100, vid));
+        }
+    }
+    case
+}
+
 #[test]
 fn decisions_are_cached_as_widely_as_in_ovs() {
     let Some(mut ovs) = Ovs::start(Caching::On) else { return };
@@ -349,6 +386,7 @@ fn decisions_are_cached_as_widely_as_in_ovs() {
         guarded_network(dice),
         router(dice),
         port_ranges(dice),
+        learning_bridge(dice),
     ];
     let mut wider = Vec::new();
     for case in cases {
