@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use rtrb::{Consumer, Producer, RingBuffer};
-use tollgate_frame::DropReason;
 use tollgate_packet::{FlowKey, PortIndex};
 use tollgate_policy::TenantIndex;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -127,20 +126,16 @@ impl PmdLane {
         queued
     }
 
-    /// Queues a copy for the controller, or says why not.
-    pub(crate) fn punt(
-        &mut self,
-        port: PortIndex,
-        key: &FlowKey,
-        frame: &[u8],
-        now_tsc: u64,
-    ) -> Result<(), DropReason> {
-        if !self.punt_limit.take(1, now_tsc) {
-            return Err(DropReason::ControllerLimit);
-        }
+    /// Whether the tenant's limit has room for one more copy for the controller.
+    pub(crate) fn admits_punt(&self, now_tsc: u64) -> bool {
+        self.punt_limit.take(1, now_tsc)
+    }
+
+    /// Queues a copy for the controller; `false` when its arena is full.
+    #[must_use]
+    pub(crate) fn punt(&mut self, port: PortIndex, key: &FlowKey, frame: &[u8]) -> bool {
         let head = MissHead { key: *key, key_hash: 0, port: port.0, follower: 0, reserved: 0 };
-        let queued = self.punts.push(head.as_bytes(), frame);
-        if queued { Ok(()) } else { Err(DropReason::ControllerQueueFull) }
+        self.punts.push(head.as_bytes(), frame)
     }
 
     /// Puts another limit in force; the old one is to be dropped elsewhere.
@@ -251,26 +246,20 @@ mod tests {
 
     #[test]
     fn a_flood_of_punts_takes_no_room_from_misses_and_half_of_the_turns() {
-        let limit = Arc::new(TokenBucket::new(0, 10_000, 1, 0));
+        let limit = Arc::new(TokenBucket::new(0, 1, 1, 0));
         let (mut pmd, mut slow) = lane(0, TenantIndex(1), limit);
         let (port, key, frame) = (PortIndex(3), FlowKey::default(), [7; 1500]);
-        let refused = loop {
-            if let Err(reason) = pmd.punt(port, &key, &frame, 0) {
-                break reason;
-            }
-        };
-        assert_eq!(refused, DropReason::ControllerQueueFull);
+        while pmd.punt(port, &key, &frame) {}
         assert!(pmd.queue(port, &key, 1, &frame) && pmd.queue(port, &key, 2, &frame));
         assert!(slow.has_records());
         let mut record = Vec::new();
         let kinds: Vec<_> = (0..5).map(|_| slow.pop(&mut record)).collect();
         let (miss, punt) = (Some(MissKind::Miss), Some(MissKind::Punt));
         assert_eq!(kinds, [miss, punt, miss, punt, punt]);
-        // There is room again, but the limit has been drawn on in vain too.
-        assert_eq!(pmd.punt(port, &key, &frame, 0), Ok(()));
+        assert!(pmd.punt(port, &key, &frame), "there is room again");
+        assert!(pmd.admits_punt(0) && !pmd.admits_punt(0));
         pmd.set_punt_limit(Arc::new(TokenBucket::new(0, 1, 1, 0)));
-        assert_eq!(pmd.punt(port, &key, &frame, 0), Ok(()));
-        assert_eq!(pmd.punt(port, &key, &frame, 0), Err(DropReason::ControllerLimit));
+        assert!(pmd.admits_punt(0) && !pmd.admits_punt(0));
         while slow.pop(&mut record).is_some() {}
         assert!(!slow.has_records());
     }

@@ -138,7 +138,7 @@ fn the_books_close_and_a_burned_cycle_is_charged_to_who_burned_it() {
     let switch = BenchSwitch::start(&config(), &[1.0; 4], pairs(vec![BURN, 0, 0, 0]));
     let mut guests = switch.attach(|_| ());
     let mut light = PairConfig::stream("light", "p2", "p3");
-    light.rate_pps = 10_000.0;
+    light.rate_pps = 2000.0;
     // Installs the megaflows, so that every counted packet burns.
     let warm_up = phase(vec![PairConfig::rpc("w", "p0", "p1", 100.0), light.clone()], 50);
     run_until(&mut guests, &warm_up, |report| report.pairs.iter().all(|pair| pair.received > 0));

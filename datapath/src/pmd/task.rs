@@ -194,11 +194,9 @@ impl Pmd {
                     tally.bytes += frame_len;
                     let (ports, burst) = (&mut self.ports, &mut self.burst);
                     let punts = self.egress.run(megaflow, burst, done, flow_hash, ports, source);
-                    let heavy = punts || is_long(megaflow);
-                    if punts {
-                        self.punt(tenant, at.port, done, counters);
-                    }
-                    heavy
+                    let is_long = is_long(megaflow);
+                    let punted = punts && self.punt(tenant, at.port, done, counters);
+                    is_long || punted
                 }
                 None => {
                     self.queue_miss(tenant, at, done, flow_hash, counters);
