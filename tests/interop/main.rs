@@ -1,8 +1,10 @@
-//! Judged by real peers: DPDK's testpmd, Linux in QEMU, Open vSwitch's ovs-ofctl.
+//! Judged by real peers: DPDK's testpmd, Linux in QEMU, Open vSwitch's ovs-ofctl, the controllers
+//! os-ken and Faucet.
 //!
 //! Each test runs the real daemon in a private directory. A peer that is not installed makes its
 //! tests print `SKIP reason`; with `REQUIRE_PEERS=1` they fail.
 
+mod controllers;
 mod ovs_ofctl;
 mod testpmd;
 mod vms;
