@@ -263,6 +263,13 @@ fn configure(directory: &Path, caching: Caching) {
         directory,
         "add-br br0 -- set bridge br0 datapath_type=dummy fail-mode=secure protocols=OpenFlow13",
     );
+    // Prefix tracking as it is by default, and for IPv6, so that no decision is narrower than need
+    // be.
+    vsctl(
+        directory,
+        "set bridge br0 flow_tables:0=@first -- \
+         --id=@first create Flow_Table prefixes=nw_dst,nw_src,ipv6_dst",
+    );
     for ofport in 1..=PORTS {
         let capture = show(directory.join(format!("p{ofport}.pcap")));
         vsctl(
