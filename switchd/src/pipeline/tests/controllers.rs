@@ -90,7 +90,7 @@ fn a_port_may_send_no_misses_to_the_controller() {
 }
 
 fn configured(port_no: u32, config: u32) -> PortMod {
-    PortMod { port_no, hw_addr: [0; 6], config, mask: u32::MAX & 0x65, advertise: 0 }
+    PortMod { port_no, hw_addr: [0; 6], config, mask: 0x65, advertise: 0 }
 }
 
 #[test]
