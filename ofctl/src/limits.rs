@@ -13,8 +13,9 @@ pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// How long version negotiation may take: no work stands behind it.
 pub(crate) const HELLO_MAX: Duration = Duration::from_secs(5);
 
-/// Largest file of flows: a million rules of 200 characters, twice over.
-pub(crate) const FLOW_FILE_MAX_BYTES: u64 = 400 << 20;
+/// Most flows that are copied from standard input to a temporary file: twenty million of 200
+/// characters.
+pub(crate) const FLOW_FILE_MAX_BYTES: u64 = 4 << 30;
 
 /// Bytes of flow-mods handed to the socket at once.
 pub(crate) const SEND_CHUNK_BYTES: usize = 256 << 10;

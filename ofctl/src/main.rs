@@ -10,11 +10,13 @@
 )]
 
 mod cli;
+mod frame;
 mod limits;
 mod manage;
 mod openflow;
 mod output;
 mod rpc;
+mod stream;
 mod target;
 
 use std::process::ExitCode;
@@ -39,7 +41,7 @@ fn main() -> ExitCode {
         exit_after(Duration::from_secs(seconds));
     }
     match run(&cli) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             output::fail(&format!("{error:#}"));
@@ -48,13 +50,13 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(cli: &cli::Cli) -> anyhow::Result<()> {
+fn run(cli: &cli::Cli) -> anyhow::Result<ExitCode> {
     match &cli.command {
         cli::Command::OpenFlow(_) if cli.json => {
-            anyhow::bail!("--json is for bridge, port, tenant, protection, pmd and version")
+            anyhow::bail!("--json is for the commands that are not ovs-ofctl's")
         }
         cli::Command::OpenFlow(command) => openflow::run(cli, command),
-        cli::Command::Manage(command) => manage::run(cli, command),
+        cli::Command::Manage(command) => manage::run(cli, command).map(|()| ExitCode::SUCCESS),
     }
 }
 

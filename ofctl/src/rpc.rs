@@ -8,13 +8,13 @@ use anyhow::{Context, anyhow, bail};
 use serde_json::{Value, json};
 
 use crate::limits::SILENCE_MAX;
-use crate::target;
+use crate::target::{self, Target};
 
 /// Calls a method of the switch; its refusal is the error.
 pub(crate) fn call(run_dir: &Path, method: &str, params: Value) -> anyhow::Result<Value> {
     let socket = target::rpc_socket(run_dir);
     let mut stream = UnixStream::connect(&socket)
-        .map_err(|error| anyhow!(target::cannot_connect(&socket, &error)))?;
+        .map_err(|error| anyhow!(target::cannot_connect(&Target::Unix(socket.clone()), &error)))?;
     stream.set_read_timeout(Some(SILENCE_MAX))?;
     stream.set_write_timeout(Some(SILENCE_MAX))?;
     let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});

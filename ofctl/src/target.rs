@@ -2,25 +2,63 @@
 
 use std::path::{Path, PathBuf};
 
-/// Socket of a bridge: `unix:PATH`, a path, or the name of a bridge in the run directory.
-pub(crate) fn bridge_socket(bridge: &str, run_dir: &Path) -> PathBuf {
-    match bridge.strip_prefix("unix:") {
-        Some(path) => PathBuf::from(path),
-        None if bridge.contains('/') => PathBuf::from(bridge),
-        None => run_dir.join(format!("{bridge}.mgmt")),
+/// Where the OpenFlow of a bridge is spoken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    Unix(PathBuf),
+    /// `HOST:PORT`.
+    Tcp(String),
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Target::Unix(path) => path.display().fmt(f),
+            Target::Tcp(address) => write!(f, "tcp:{address}"),
+        }
     }
 }
+
+/// A bridge: `unix:PATH`, `tcp:HOST[:PORT]`, a path, or a name in the run directory.
+pub(crate) fn bridge(bridge: &str, run_dir: &Path) -> Target {
+    if let Some(path) = bridge.strip_prefix("unix:") {
+        return Target::Unix(PathBuf::from(path));
+    }
+    if let Some(host) = bridge.strip_prefix("tcp:") {
+        let has_port = match host.strip_prefix('[') {
+            Some(v6) => v6.contains("]:"),
+            None => host.contains(':'),
+        };
+        let port = if has_port { String::new() } else { format!(":{OPENFLOW_PORT}") };
+        return Target::Tcp(format!("{host}{port}"));
+    }
+    Target::Unix(match bridge.contains('/') {
+        true => PathBuf::from(bridge),
+        false => run_dir.join(format!("{bridge}.mgmt")),
+    })
+}
+
+/// The port that is registered for OpenFlow.
+const OPENFLOW_PORT: u16 = 6653;
 
 /// Socket of the JSON-RPC server.
 pub(crate) fn rpc_socket(run_dir: &Path) -> PathBuf {
     run_dir.join("rpc.sock")
 }
 
-/// What to tell a user whose connection to `socket` failed.
-pub(crate) fn cannot_connect(socket: &Path, error: &std::io::Error) -> String {
+/// What to tell a user whose connection to `target` failed.
+pub(crate) fn cannot_connect(target: &Target, error: &std::io::Error) -> String {
+    let hint = match target {
+        Target::Unix(socket) => hint(socket, error),
+        Target::Tcp(_) => "",
+    };
+    format!("cannot connect to {target}: {error}{hint}")
+}
+
+fn hint(socket: &Path, error: &std::io::Error) -> &'static str {
     use std::io::ErrorKind;
     let absent = error.kind() == ErrorKind::NotFound;
-    let hint = match error.kind() {
+    match error.kind() {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
             let directory = socket.parent().unwrap_or(Path::new("."));
             if absent && rpc_socket(directory).exists() {
@@ -31,8 +69,7 @@ pub(crate) fn cannot_connect(socket: &Path, error: &std::io::Error) -> String {
         }
         ErrorKind::PermissionDenied => ": switchd runs as another user?",
         _ => "",
-    };
-    format!("cannot connect to {}: {error}{hint}", socket.display())
+    }
 }
 
 #[cfg(test)]
@@ -40,11 +77,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bridge_is_a_name_a_path_or_a_unix_target() {
-        let socket = |bridge| bridge_socket(bridge, Path::new("/run/tollgate"));
-        assert_eq!(socket("br0"), Path::new("/run/tollgate/br0.mgmt"));
-        assert_eq!(socket("unix:/tmp/x.mgmt"), Path::new("/tmp/x.mgmt"));
-        assert_eq!(socket("unix:x.mgmt"), Path::new("x.mgmt"));
-        assert_eq!(socket("./x.mgmt"), Path::new("./x.mgmt"));
+    fn a_bridge_is_a_name_a_path_or_a_target() {
+        let bridge = |text| bridge(text, Path::new("/run/tollgate")).to_string();
+        assert_eq!(bridge("br0"), "/run/tollgate/br0.mgmt");
+        assert_eq!(bridge("unix:/tmp/x.mgmt"), "/tmp/x.mgmt");
+        assert_eq!(bridge("unix:x.mgmt"), "x.mgmt");
+        assert_eq!(bridge("./x.mgmt"), "./x.mgmt");
+        assert_eq!(bridge("tcp:127.0.0.1"), "tcp:127.0.0.1:6653");
+        assert_eq!(bridge("tcp:127.0.0.1:6633"), "tcp:127.0.0.1:6633");
+        assert_eq!(bridge("tcp:[::1]"), "tcp:[::1]:6653");
+        assert_eq!(bridge("tcp:[::1]:6633"), "tcp:[::1]:6633");
     }
 }

@@ -298,5 +298,5 @@ fn json_of_a_flow_command_is_refused_and_not_ignored() {
     let dir = tempdir().unwrap();
     serve(dir.path(), Behaviour::default());
     let failure = ofctl(dir.path(), &["--json", "dump-flows", "br0"]).failure();
-    assert_eq!(failure, "ofctl: --json is for bridge, port, tenant, protection, pmd and version");
+    assert_eq!(failure, "ofctl: --json is for the commands that are not ovs-ofctl's");
 }

@@ -75,6 +75,11 @@ impl FlowFlags {
         self.0 & other.0 == other.0
     }
 
+    /// Those that the flow keeps, without those that concern its adding alone.
+    pub fn lasting(self) -> FlowFlags {
+        FlowFlags(self.0 & !(FlowFlags::CHECK_OVERLAP.0 | FlowFlags::RESET_COUNTS.0))
+    }
+
     /// The wire representation.
     pub fn bits(self) -> u16 {
         self.0

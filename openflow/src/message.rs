@@ -295,7 +295,14 @@ impl Message {
     /// The bytes to send. One message, except for a multipart reply too long for one, which
     /// becomes several in a row. Free-form data (echo, error) that does not fit is cut.
     pub fn encode(&self, xid: u32) -> Vec<u8> {
-        let mut out = Writer::default();
+        let mut bytes = Vec::new();
+        self.encode_into(xid, &mut bytes);
+        bytes
+    }
+
+    /// Appends the bytes to send, see [`Message::encode`].
+    pub fn encode_into(&self, xid: u32, bytes: &mut Vec<u8>) {
+        let mut out = Writer { bytes: std::mem::take(bytes) };
         if let Message::MultipartReply { reply, more } = self {
             for part in reply.encode_parts(*more) {
                 self.frame(xid, &mut out, |out| out.put(&part));
@@ -303,7 +310,7 @@ impl Message {
         } else {
             self.encode_one(xid, &mut out);
         }
-        out.bytes
+        *bytes = out.bytes;
     }
 
     /// Appends a message that is one whatever its length.

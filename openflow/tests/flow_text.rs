@@ -298,7 +298,7 @@ fn deletions_and_dumps_select_by_table_cookie_and_output() {
 
 #[test]
 fn a_line_of_a_file_is_a_comment_a_flow_or_a_command() {
-    let line = |text| parse_flow_line(text, &ports()).unwrap();
+    let line = |text| parse_flow_line(text, FlowCommand::Add, &ports()).unwrap();
     assert_eq!(line(""), None);
     assert_eq!(line("   # only a comment"), None);
     assert_eq!(line("ip,actions=drop # why").unwrap().command, FlowCommand::Add);
@@ -309,6 +309,10 @@ fn a_line_of_a_file_is_a_comment_a_flow_or_a_command() {
     assert_eq!(line("delete").unwrap().command, FlowCommand::Delete);
     let strict = line("delete_strict priority=9,in_port=vm1").unwrap();
     assert_eq!((strict.command, strict.priority), (FlowCommand::DeleteStrict, 9));
+    // Only where flows are added.
+    let delete = |text| parse_flow_line(text, FlowCommand::Delete, &ports());
+    assert_eq!(delete("in_port=vm1").unwrap().unwrap().command, FlowCommand::Delete);
+    assert!(delete("add in_port=vm1").is_err());
 }
 
 #[test]

@@ -134,7 +134,7 @@ proptest! {
     #[test]
     fn random_text_never_panics(text in "\\PC{0,80}", rest in "[a-z0-9_=:,.()\"/>*+|-]{0,60}") {
         for text in [&text, &rest, &format!("ip,{rest},actions={text}"), &format!("actions={rest}")] {
-            let _ = parse_flow_line(text, &NoNames);
+            let _ = parse_flow_line(text, FlowCommand::Add, &NoNames);
             let _ = parse_flow(text, FlowCommand::Delete, &NoNames);
             let _ = parse_flow_stats_request(text, &NoNames);
         }
@@ -150,7 +150,7 @@ proptest! {
             format_flow(&flow, &NoNames, FlowFormat { stats: true }).chars().collect();
         let at = at.index(text.len());
         text.splice(at..=at, with.chars());
-        let _ = parse_flow_line(&String::from_iter(text), &NoNames);
+        let _ = parse_flow_line(&String::from_iter(text), FlowCommand::Add, &NoNames);
     }
 }
 

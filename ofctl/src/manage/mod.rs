@@ -1,14 +1,17 @@
 //! Commands over JSON-RPC.
 
+mod flows;
+mod pcap;
 mod pmd;
+mod trace;
 mod value;
 mod view;
 
 use serde_json::{Map, Value, json};
 
 use crate::cli::{
-    BridgeCommand, Cli, ManageCommand, Mode, PmdCommand, PortAdd, PortCommand, ProtectionCommand,
-    TenantCommand,
+    BridgeCommand, Cli, ControllerCommand, FdbCommand, ManageCommand, Mode, PmdCommand, PortAdd,
+    PortCommand, ProtectionCommand, TenantCommand,
 };
 use crate::{output, rpc};
 
@@ -27,15 +30,9 @@ impl Call {
 
 /// Runs one command.
 pub(crate) fn run(cli: &Cli, command: &ManageCommand) -> anyhow::Result<()> {
-    let Call { method, params, view } = call_for(command);
-    let result = rpc::call(&cli.run_dir, method, params)?;
-    let text = if cli.json { format!("{result:#}\n") } else { view(&result) };
-    Ok(output::print(&text)?)
-}
-
-fn call_for(command: &ManageCommand) -> Call {
     use ManageCommand as C;
-    match command {
+    let Call { method, params, view } = match command {
+        C::Trace(trace) => return trace::run(cli, trace),
         C::Bridge(command) => bridge(command),
         C::Port(command) => port(command),
         C::Tenant(command) => tenant(command),
@@ -47,8 +44,23 @@ fn call_for(command: &ManageCommand) -> Call {
             Call::new("protection_set", json!({ "enabled": enabled }), view::nothing)
         }
         C::Pmd(PmdCommand::Stats) => Call::new("pmd_stats", json!({}), pmd::stats),
+        C::DumpMegaflows { bridge } => Call::new(
+            "megaflow_list",
+            present([("bridge", bridge.clone().map(Value::from))]),
+            flows::megaflows,
+        ),
+        C::Fdb(FdbCommand::Show { bridge }) => {
+            Call::new("fdb_list", json!({ "bridge": bridge }), flows::fdb)
+        }
+        C::Fdb(FdbCommand::Flush { bridge }) => {
+            Call::new("fdb_flush", json!({ "bridge": bridge }), flows::flushed)
+        }
+        C::Controller(command) => controller(command),
         C::Version => Call::new("version", json!({}), view::version),
-    }
+    };
+    let result = rpc::call(&cli.run_dir, method, params)?;
+    let text = if cli.json { format!("{result:#}\n") } else { view(&result) };
+    Ok(output::print(&text)?)
 }
 
 fn bridge(command: &BridgeCommand) -> Call {
@@ -112,6 +124,20 @@ fn tenant(command: &TenantCommand) -> Call {
             Call::new("tenant_remove", json!({ "tenant": name }), view::nothing)
         }
         TenantCommand::List => Call::new("tenant_list", json!({}), view::tenants),
+    }
+}
+
+fn controller(command: &ControllerCommand) -> Call {
+    let set = |bridge: &str, targets: &[String]| {
+        let params = json!({ "bridge": bridge, "targets": targets });
+        Call::new("controller_set", params, view::nothing)
+    };
+    match command {
+        ControllerCommand::Set { bridge, targets } => set(bridge, targets),
+        ControllerCommand::Del { bridge } => set(bridge, &[]),
+        ControllerCommand::Get { bridge } => {
+            Call::new("controller_get", json!({ "bridge": bridge }), view::controllers)
+        }
     }
 }
 

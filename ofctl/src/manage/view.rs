@@ -131,6 +131,22 @@ fn tenant_table(tenants: &[Value]) -> String {
     table(&columns, rows.collect(), "no tenants (a port makes one: ofctl port add BRIDGE NAME)")
 }
 
+pub(super) fn controllers(result: &Value) -> String {
+    let columns = [
+        ("TARGET", Left),
+        ("CONNECTED", Left),
+        ("ROLE", Left),
+        ("STATE", Left),
+        ("LOST-PACKETS", Right),
+        ("LAST-ERROR", Left),
+    ];
+    let rows = items(result).iter().map(|controller| {
+        let names = ["target", "connected", "role", "state", "packet_ins_lost", "last_error"];
+        names.map(|name| text(controller, name)).to_vec()
+    });
+    table(&columns, rows.collect(), "no controllers (ofctl controller set BRIDGE TARGET...)")
+}
+
 pub(super) fn protection(result: &Value) -> String {
     let enabled = result.as_bool().or_else(|| member(result, "enabled").as_bool());
     match enabled {
@@ -184,7 +200,7 @@ mod tests {
 
     #[test]
     fn what_a_switch_leaves_out_does_not_matter() {
-        for view in [bridges, ports, tenants, tenant, protection, version] {
+        for view in [bridges, ports, tenants, tenant, controllers, protection, version] {
             for value in [json!(null), json!([null]), json!([{}]), json!({}), json!(7)] {
                 let _ = view(&value);
             }

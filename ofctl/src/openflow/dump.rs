@@ -4,7 +4,7 @@ use tollgate_openflow::Message;
 use tollgate_openflow::multipart::{FlowStats, FlowStatsRequest, MultipartReply, MultipartRequest};
 use tollgate_openflow::port::{OFPP_ANY, PortDesc};
 use tollgate_openflow::text::{
-    FlowFormat, NoNames, PortTable, format_aggregate, format_desc, format_features, format_flow,
+    FlowFormat, PortTable, format_aggregate, format_desc, format_features, format_flow,
     format_port_desc, format_port_stats, format_switch_config, format_table_stats,
     parse_flow_stats_request, parse_port, reply_heading,
 };
@@ -95,7 +95,7 @@ fn print_ports(mut ports: Vec<PortDesc>, xid: u32) -> anyhow::Result<()> {
 pub(super) fn ports_desc(mut session: Session<'_>, port: Option<&str>) -> anyhow::Result<()> {
     let (mut ports, xid) = session.port_descriptions()?;
     if let Some(text) = port {
-        let number = port_number(text, &PortTable::new(&ports))?;
+        let number = parse_port(text, &PortTable::new(&ports)).ok_or_else(|| no_such_port(text))?;
         ports.retain(|port| port.port_no == number);
         if ports.is_empty() {
             return Err(no_such_port(text));
@@ -107,10 +107,7 @@ pub(super) fn ports_desc(mut session: Session<'_>, port: Option<&str>) -> anyhow
 pub(super) fn ports(mut session: Session<'_>, port: Option<&str>) -> anyhow::Result<()> {
     let port_no = match port {
         None => OFPP_ANY,
-        Some(text) => match parse_port(text, &NoNames) {
-            Some(number) => number,
-            None => port_number(text, &session.accepted_names()?)?,
-        },
+        Some(text) => session.port_number(text)?,
     };
     let names = session.printed_names()?;
     let mut found = 0;
@@ -127,11 +124,7 @@ pub(super) fn ports(mut session: Session<'_>, port: Option<&str>) -> anyhow::Res
     }
 }
 
-fn port_number(text: &str, names: &PortTable) -> anyhow::Result<u32> {
-    parse_port(text, names).ok_or_else(|| no_such_port(text))
-}
-
-fn no_such_port(text: &str) -> anyhow::Error {
+pub(super) fn no_such_port(text: &str) -> anyhow::Error {
     anyhow::anyhow!("the bridge has no port {text} (\"ofctl show BRIDGE\" lists them)")
 }
 

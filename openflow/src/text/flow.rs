@@ -60,12 +60,20 @@ pub fn parse_flow_stats_request(
     })
 }
 
-/// Reads one line of a flow file: a flow to add, or one after the word `add`, `modify`,
-/// `modify_strict`, `delete` or `delete_strict`. `None`: blank or a comment (`#`).
-pub fn parse_flow_line(line: &str, names: &dyn PortNames) -> Result<Option<FlowMod>, ParseError> {
+/// Reads one line of a file of flows. `None`: blank or a comment (`#`). A line is of `command`; if
+/// that is to add, it may begin with the word `add`, `modify`, `modify_strict`, `delete` or
+/// `delete_strict` that says otherwise.
+pub fn parse_flow_line(
+    line: &str,
+    command: FlowCommand,
+    names: &dyn PortNames,
+) -> Result<Option<FlowMod>, ParseError> {
     let line = line.split('#').next().unwrap_or_default().trim();
     if line.is_empty() {
         return Ok(None);
+    }
+    if command != FlowCommand::Add {
+        return parse_flow(line, command, names).map(Some);
     }
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let command = match word {
@@ -74,7 +82,7 @@ pub fn parse_flow_line(line: &str, names: &dyn PortNames) -> Result<Option<FlowM
         "modify_strict" => FlowCommand::ModifyStrict,
         "delete" => FlowCommand::Delete,
         "delete_strict" => FlowCommand::DeleteStrict,
-        _ => return parse_flow(line, FlowCommand::Add, names).map(Some),
+        _ => return parse_flow(line, command, names).map(Some),
     };
     parse_flow(rest, command, names).map(Some)
 }

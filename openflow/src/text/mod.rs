@@ -40,3 +40,4 @@ pub use replies::{
     format_aggregate, format_desc, format_error, format_features, format_port_desc,
     format_port_stats, format_switch_config, format_table_stats, reply_heading,
 };
+pub use value::format_flags as format_tcp_flags;

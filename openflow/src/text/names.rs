@@ -1,5 +1,7 @@
 //! Port names: looking them up, and writing them so that they can be read back.
 
+use std::collections::BTreeMap;
+
 use crate::port::{PortDesc, RESERVED_PORTS, TEXT_PORT_MAX};
 
 /// The names of a bridge's ports.
@@ -26,22 +28,30 @@ impl PortNames for NoNames {
 
 /// Names as a switch's port descriptions give them.
 #[derive(Clone, Debug, Default)]
-pub struct PortTable(Vec<(u32, String)>);
+pub struct PortTable {
+    names: BTreeMap<u32, String>,
+    numbers: BTreeMap<String, u32>,
+}
 
 impl PortTable {
-    /// The names in these descriptions.
+    /// The names in these descriptions. Of ports with one name or one number the first counts.
     pub fn new<'a>(ports: impl IntoIterator<Item = &'a PortDesc>) -> PortTable {
-        PortTable(ports.into_iter().map(|port| (port.port_no, port.name.clone())).collect())
+        let mut table = PortTable::default();
+        for port in ports {
+            table.names.entry(port.port_no).or_insert_with(|| port.name.clone());
+            table.numbers.entry(port.name.clone()).or_insert(port.port_no);
+        }
+        table
     }
 }
 
 impl PortNames for PortTable {
     fn number(&self, name: &str) -> Option<u32> {
-        self.0.iter().find(|(_, candidate)| candidate == name).map(|(number, _)| *number)
+        self.numbers.get(name).copied()
     }
 
     fn name(&self, number: u32) -> Option<&str> {
-        self.0.iter().find(|(candidate, _)| *candidate == number).map(|(_, name)| name.as_str())
+        self.names.get(&number).map(String::as_str)
     }
 }
 

@@ -279,6 +279,11 @@ fn format_fragment(value: u128, mask: u128) -> &'static str {
     }
 }
 
+/// The names of TCP flags, `0` for none.
+pub fn format_flags(flags: u16) -> String {
+    format_tcp_flags(u128::from(flags), Field::TcpFlags.full_mask(), true)
+}
+
 fn format_tcp_flags(value: u128, mask: u128, exact: bool) -> String {
     let bits = TCP_FLAGS.iter().enumerate().filter(|(bit, _)| mask >> bit & 1 != 0);
     if exact {

@@ -1,0 +1,176 @@
+//! The commands over JSON-RPC.
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
+
+use crate::limits::WEIGHTS;
+
+/// Only what JSON can carry and the switch can take: NaN and infinity would go out as null, which
+/// is no weight at all.
+fn parse_weight(text: &str) -> Result<f64, String> {
+    let weight: Option<f64> = text.parse().ok();
+    weight.filter(|weight| WEIGHTS.contains(weight)).ok_or_else(|| {
+        format!("a weight is a number from {} to {}", WEIGHTS.start(), WEIGHTS.end())
+    })
+}
+
+/// Commands over JSON-RPC.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ManageCommand {
+    /// Bridges
+    #[command(subcommand)]
+    Bridge(BridgeCommand),
+    /// Ports
+    #[command(subcommand)]
+    Port(PortCommand),
+    /// Tenants and their weights
+    #[command(subcommand)]
+    Tenant(TenantCommand),
+    /// The scheduler's gate
+    #[command(subcommand)]
+    Protection(ProtectionCommand),
+    /// The polling cores
+    #[command(subcommand)]
+    Pmd(PmdCommand),
+    /// Follow a packet through the tables, and say what becomes of it and who pays
+    Trace(Trace),
+    /// Print the cached decisions, of one bridge or of all
+    DumpMegaflows { bridge: Option<String> },
+    /// What a bridge has learned about where addresses are
+    #[command(subcommand)]
+    Fdb(FdbCommand),
+    /// Where a bridge looks for its controllers
+    #[command(subcommand)]
+    Controller(ControllerCommand),
+    /// Versions of this program and of the switch
+    Version,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BridgeCommand {
+    /// Create a bridge
+    Add { name: String },
+    /// Remove a bridge and its ports
+    #[command(visible_alias = "del")]
+    Remove { name: String },
+    /// List the bridges
+    List,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PortCommand {
+    /// Create a vhost-user port
+    Add(PortAdd),
+    /// Remove a port
+    #[command(visible_alias = "del")]
+    Remove { bridge: String, name: String },
+    /// List the ports, of one bridge or of all
+    List { bridge: Option<String> },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct PortAdd {
+    pub(crate) bridge: String,
+    pub(crate) name: String,
+    /// Tenant that pays for it; default: one of the port's name
+    #[arg(long)]
+    pub(crate) tenant: Option<String>,
+    /// Who listens on the socket: this switch, or the virtual machine monitor
+    #[arg(long, value_enum)]
+    pub(crate) mode: Option<Mode>,
+    /// Path of the socket; default: vhost/NAME in the run directory
+    #[arg(long)]
+    pub(crate) socket: Option<PathBuf>,
+    /// OpenFlow port number; default: the next free one
+    #[arg(long)]
+    pub(crate) ofport: Option<u32>,
+    /// Queue pairs offered, at most 8
+    #[arg(long)]
+    pub(crate) queue_pairs: Option<u16>,
+    /// Polling core that serves it, counted from 0; default: the switch chooses
+    #[arg(long)]
+    pub(crate) pmd: Option<u16>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Mode {
+    Listen,
+    Connect,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TenantCommand {
+    /// Create a tenant or change its weight and limits; acts at once
+    Set {
+        name: String,
+        /// Share of a busy core relative to other tenants, 0.001 to 1000
+        // (A value may begin with a hyphen so that -1 and -inf are refused for what they are.)
+        #[arg(long, allow_hyphen_values = true, value_parser = parse_weight)]
+        weight: Option<f64>,
+        /// Copies of its packets that OpenFlow controllers are sent per second, at most
+        #[arg(long)]
+        controller_pps: Option<u32>,
+    },
+    /// Show one tenant
+    Get { name: String },
+    /// Forget a tenant that has no ports
+    #[command(visible_alias = "del")]
+    Remove { name: String },
+    /// List the tenants
+    List,
+}
+
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub(crate) enum ProtectionCommand {
+    /// Hold tenants to their shares
+    On,
+    /// Serve whoever has work; the accounting goes on
+    Off,
+    /// Say which it is
+    Get,
+}
+
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub(crate) enum PmdCommand {
+    /// Where the cycles of each polling core went
+    Stats,
+}
+
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("what").required(true).args(["packet", "pcap"]))]
+pub(crate) struct Trace {
+    pub(crate) bridge: String,
+    /// A flow as in a match (in_port=vm1,tcp,nw_dst=10.0.0.2), or a frame in hexadecimal
+    #[arg(value_name = "FLOW|HEX")]
+    pub(crate) packet: Option<String>,
+    /// Trace every packet of a capture file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pcap: Option<PathBuf>,
+    /// Port that the frame comes in by, a name or a number; a flow names it itself
+    #[arg(long, value_name = "PORT")]
+    pub(crate) in_port: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum FdbCommand {
+    /// List the addresses
+    Show { bridge: String },
+    /// Forget the addresses
+    Flush { bridge: String },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ControllerCommand {
+    /// Set the controllers: ptcp:PORT[:HOST] and punix:PATH listen, tcp:HOST:PORT and unix:PATH
+    /// connect
+    Set {
+        bridge: String,
+        #[arg(required = true)]
+        targets: Vec<String>,
+    },
+    /// List the controllers
+    Get { bridge: String },
+    /// Have no controllers any more
+    Del { bridge: String },
+}
