@@ -187,24 +187,28 @@ pub(super) fn diff(cli: &Cli, sources: [&str; 2]) -> anyhow::Result<ExitCode> {
     Ok(if differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(2) })
 }
 
+/// The differences, by table, then by falling priority.
 fn differences(flows: Flows, names: &dyn PortNames) -> String {
-    let mut lines: Vec<((u8, Reverse<u16>, String), String)> = Vec::new();
-    for (key, versions) in flows {
-        if let [Some(first), Some(second)] = &versions {
-            if !first.differs(second) {
-                continue;
-            }
-        }
-        let matched = format_match(&key.matcher, key.priority, names);
-        let of = |sign: char, version: &Option<Version>| {
-            version.as_ref().map(|v| format!("{sign}{}", format_version(&key, &matched, v, names)))
-        };
-        let [first, second] = &versions;
-        let text = [of('-', first), of('+', second)].into_iter().flatten().collect::<String>();
-        lines.push(((key.table_id, Reverse(key.priority), matched), text));
-    }
+    let differ = |versions: &[Option<Version>; 2]| match versions {
+        [Some(first), Some(second)] => first.differs(second),
+        _ => true,
+    };
+    let mut lines: Vec<_> = flows
+        .into_iter()
+        .filter(|(_, versions)| differ(versions))
+        .map(|(key, versions)| {
+            let matched = format_match(&key.matcher, key.priority, names);
+            let line = |sign, version: &Version| {
+                format!("{sign}{}", format_version(&key, &matched, version, names))
+            };
+            let [first, second] = versions;
+            let lines = [first.map(|v| line('-', &v)), second.map(|v| line('+', &v))];
+            let text: String = lines.into_iter().flatten().collect();
+            (key.table_id, Reverse(key.priority), matched, text)
+        })
+        .collect();
     lines.sort();
-    lines.into_iter().map(|(_, text)| text).collect()
+    lines.into_iter().map(|(_, _, _, text)| text).collect()
 }
 
 fn format_version(key: &Key, matched: &str, version: &Version, names: &dyn PortNames) -> String {
