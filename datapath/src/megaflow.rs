@@ -49,13 +49,6 @@ pub struct Megaflow {
     pub stats: MegaflowStats,
 }
 
-impl Megaflow {
-    /// Copies that the action list makes of a packet.
-    pub fn output_count(&self) -> usize {
-        self.ops.iter().filter(|op| matches!(op, Op::Output(_))).count()
-    }
-}
-
 /// Counters of one megaflow, and where it is cached: written by the one PMD that holds it, read by
 /// anybody.
 #[derive(Debug, Default)]

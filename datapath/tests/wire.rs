@@ -330,9 +330,14 @@ fn a_meters_drop_ends_the_list_and_leaves_the_copies_made_before() {
     assert_eq!((stats.packets, stats.bytes), (40, 4000));
     assert_eq!((stats.bands[0].packets, stats.bands[0].bytes), (30, 3000));
     // The decision has carried the packets all the same, and is as fresh as its last one.
-    let given = switch.given.lock().unwrap();
+    let given = std::mem::take(&mut *switch.given.lock().unwrap());
     assert_eq!(given.iter().map(|megaflow| megaflow.stats.packets()).sum::<u64>(), 40);
-    drop((given, guests));
+    // Each PMD is told of what it has, and not of what others have.
+    switch.datapath.tables_changed(2, &given).unwrap();
+    let pmds = switch.datapath.pmd_snapshots();
+    assert_eq!(pmds.iter().map(|pmd| pmd.forgotten).collect::<Vec<_>>(), [1, 1]);
+    assert!(given.iter().all(|megaflow| Arc::strong_count(megaflow) == 1));
+    drop(guests);
     switch.stop();
 }
 

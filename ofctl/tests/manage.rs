@@ -57,9 +57,9 @@ fn every_command_calls_its_method_with_the_parameters_given_and_no_others() {
         (&["port", "list"], "port_list", json!({})),
         (&["port", "list", "br0"], "port_list", json!({"bridge": "br0"})),
         (
-            &["tenant", "set", "t", "--weight", "1.71"],
+            &["tenant", "set", "t", "--weight", "1.71", "--controller-pps", "0"],
             "tenant_set",
-            json!({"tenant": "t", "weight": 1.71}),
+            json!({"tenant": "t", "weight": 1.71, "controller_pps": 0}),
         ),
         (&["tenant", "set", "t"], "tenant_set", json!({"tenant": "t"})),
         (&["tenant", "get", "t"], "tenant_get", json!({"tenant": "t"})),
