@@ -127,6 +127,152 @@ fn a_file_of_flows_goes_from_disk_or_standard_input() {
 }
 
 #[test]
+fn flows_to_change_and_delete_come_from_standard_input_too() {
+    let dir = tempdir().unwrap();
+    let sent = serve(dir.path(), Behaviour::default());
+    let run = |arguments: &[&str], text: &str| ofctl_with_input(dir.path(), arguments, text);
+    run(&["add-flow", "br0", "-"], "in_port=1,actions=2\ndelete in_port=3\n").success();
+    run(&["mod-flows", "br0", "-"], "# all\nin_port=vm1,actions=drop\n").success();
+    run(&["--strict", "del-flows", "br0", "-"], "priority=3,in_port=1\npriority=4\n").success();
+    let commands: Vec<FlowCommand> = sent.lock().unwrap().iter().map(|f| f.command).collect();
+    use FlowCommand as C;
+    let expected = [C::Add, C::Delete, C::Modify, C::DeleteStrict, C::DeleteStrict];
+    assert_eq!(commands, expected);
+    let failure = run(&["del-flows", "br0", "-"], "add in_port=3\n").failure();
+    assert!(failure.starts_with("ofctl: standard input:1: "), "{failure}");
+}
+
+#[test]
+fn a_file_that_is_no_text_or_has_endless_lines_is_refused_and_nothing_is_sent() {
+    let dir = tempdir().unwrap();
+    let sent = serve(dir.path(), Behaviour::default());
+    let path = dir.path().join("flows");
+    let add = || ofctl(dir.path(), &["add-flows", "br0", path.to_str().unwrap()]);
+    fs::write(&path, format!("actions=drop\n{}", "x".repeat(100_000))).unwrap();
+    let failure = add().failure();
+    assert!(failure.ends_with("flows:2: a line is longer than 65536 bytes"), "{failure}");
+    fs::write(&path, b"actions=drop\n\xff\xfe\n").unwrap();
+    assert!(add().failure().contains("flows:2: "));
+    fs::remove_file(&path).unwrap();
+    assert!(add().failure().contains("cannot read"));
+    assert!(sent.lock().unwrap().is_empty());
+}
+
+#[test]
+fn a_pipe_is_read_once_and_sent_whole() {
+    let dir = tempdir().unwrap();
+    let sent = serve(dir.path(), Behaviour::default());
+    let path = dir.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+    assert!(made.success());
+    let writer = path.clone();
+    let text = "in_port=vm1,actions=2\n".repeat(5000);
+    let writing = std::thread::spawn(move || fs::write(writer, text).unwrap());
+    ofctl(dir.path(), &["add-flows", "br0", path.to_str().unwrap()]).success();
+    writing.join().unwrap();
+    assert_eq!(sent.lock().unwrap().len(), 5000);
+}
+
+#[test]
+fn a_bundle_that_is_refused_while_it_is_filled_or_committed_changes_nothing() {
+    for refuses_while_adding in [false, true] {
+        let dir = tempdir().unwrap();
+        let behaviour =
+            Behaviour { refused_priority: Some(13), refuses_while_adding, ..Behaviour::default() };
+        let sent = serve(dir.path(), behaviour);
+        let text = "priority=1,actions=drop\n\npriority=13,actions=drop\npriority=2,actions=1\n";
+        let arguments = ["--bundle", "add-flows", "br0", "-"];
+        let failure = ofctl_with_input(dir.path(), &arguments, text).failure();
+        assert_eq!(
+            failure,
+            "ofctl: standard input:3: the switch refused the flow: OFPFMFC_TABLE_FULL (the table \
+             is full); of the bundle nothing was carried out"
+        );
+        assert!(sent.lock().unwrap().is_empty());
+        let good = text.replace("13", "12");
+        ofctl_with_input(dir.path(), &arguments, &good).success();
+        assert_eq!(sent.lock().unwrap().len(), 3);
+    }
+}
+
+#[test]
+fn what_is_there_already_is_replaced_only_with_readd() {
+    let dir = tempdir().unwrap();
+    let sent = serve(dir.path(), Behaviour::default());
+    let path = dir.path().join("flows");
+    fs::write(&path, "in_port=vm1,actions=2\n").unwrap();
+    let path = path.to_str().unwrap();
+    ofctl(dir.path(), &["add-flows", "br0", path]).success();
+    ofctl(dir.path(), &["replace-flows", "br0", path]).success();
+    assert_eq!(sent.lock().unwrap().len(), 1);
+    ofctl(dir.path(), &["--readd", "replace-flows", "br0", path]).success();
+    assert_eq!(sent.lock().unwrap().len(), 2);
+}
+
+#[test]
+fn a_bridge_may_be_reached_over_tcp() {
+    let dir = tempdir().unwrap();
+    serve(dir.path(), Behaviour::default());
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = format!("tcp:{}", listener.local_addr().unwrap());
+    let socket = dir.path().join("br0.mgmt");
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let client = client.unwrap();
+            let switch = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+            let (mut from, mut to) = (client.try_clone().unwrap(), switch.try_clone().unwrap());
+            std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+            let (mut from, mut to) = (switch, client);
+            std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+        }
+    });
+    ofctl(dir.path(), &["add-flow", &target, "in_port=vm1,actions=drop"]).success();
+    let text = ofctl(dir.path(), &["--no-stats", "dump-flows", &target]).success();
+    assert_eq!(text, " in_port=1 actions=drop\n");
+    let failure = ofctl(dir.path(), &["show", "tcp:127.0.0.1:1"]).failure();
+    assert!(failure.contains("cannot connect to tcp:127.0.0.1:1"), "{failure}");
+}
+
+#[test]
+fn meters_and_changes_of_ports_that_make_no_sense_are_refused_with_what_would() {
+    let dir = tempdir().unwrap();
+    serve(dir.path(), Behaviour::default());
+    for (meter, reason) in [
+        ("meter=3", "a meter needs a unit: either kbps or pktps"),
+        ("meter=3,kbps", "a meter needs bands: bands=type=drop,rate=N"),
+        ("kbps,bands=type=drop,rate=5", "a meter needs a number: meter=ID"),
+        ("meter=0,kbps,bands=type=drop,rate=5", "meter=0: expected a number from 1 to 4294901760"),
+        ("meter=3,kbps,bands=type=drop", "a band needs a rate of at least 1: rate=N"),
+        ("meter=3,kbps,bands=rate=5", "a band begins with its type: bands=type=drop,rate=N"),
+        ("meter=3,kbps,bands=type=pass,rate=1", "type=pass: expected drop or dscp_remark"),
+        (
+            "meter=3,kbps,burst,bands=type=drop,rate=3",
+            "with burst each band needs a burst_size of at least 1",
+        ),
+        (
+            "meter=3,kbps,bands=type=drop,rate=3,burst_size=7",
+            "burst_size needs the word burst before the bands",
+        ),
+        ("meter=3,kbsp,bands=type=drop,rate=3", "unknown keyword kbsp; did you mean kbps?"),
+        ("meter=3,kbps,pktps,bands=type=drop,rate=3", "a meter needs a unit: either kbps or pktps"),
+        ("meter=3,kbps,bands=type=drop,rat=3", "unknown keyword rat; did you mean rate?"),
+        (
+            "meter=3,kbps,bands=type=dscp_remark,rate=3",
+            "a band of type=dscp_remark needs a prec_level",
+        ),
+    ] {
+        let failure = ofctl(dir.path(), &["add-meter", "br0", meter]).failure();
+        assert_eq!(failure, format!("ofctl: {reason}"), "{meter}");
+    }
+    let failure = ofctl(dir.path(), &["mod-port", "br0", "vm1", "no-flood"]).failure();
+    assert!(failure.contains("OpenFlow 1.3 has no such configuration"), "{failure}");
+    let failure = ofctl(dir.path(), &["mod-port", "br0", "vm1", "upp"]).failure();
+    assert!(failure.contains("unknown change upp: expected up, down, receive"), "{failure}");
+    let failure = ofctl(dir.path(), &["mod-port", "br0", "vm9", "up"]).failure();
+    assert!(failure.contains("the bridge has no port vm9"), "{failure}");
+}
+
+#[test]
 fn a_line_that_cannot_be_understood_is_named_and_nothing_is_sent() {
     let dir = tempdir().unwrap();
     let sent = serve(dir.path(), Behaviour::default());

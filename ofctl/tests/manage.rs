@@ -69,6 +69,27 @@ fn every_command_calls_its_method_with_the_parameters_given_and_no_others() {
         (&["protection", "off"], "protection_set", json!({"enabled": false})),
         (&["protection", "get"], "protection_get", json!({})),
         (&["pmd", "stats"], "pmd_stats", json!({})),
+        (
+            &["trace", "br0", "in_port=vm1,tcp,nw_dst=10.0.0.2"],
+            "trace",
+            json!({"bridge": "br0", "flow": "in_port=vm1,tcp,nw_dst=10.0.0.2"}),
+        ),
+        (
+            &["trace", "br0", "--in-port", "vm1", "ff:ff:ff:ff:ff:ff 00:00:00:00:00:01 0806"],
+            "trace",
+            json!({"bridge": "br0", "in_port": "vm1", "packet_hex": "ffffffffffff0000000000010806"}),
+        ),
+        (&["dump-megaflows"], "megaflow_list", json!({})),
+        (&["dump-megaflows", "br0"], "megaflow_list", json!({"bridge": "br0"})),
+        (&["fdb", "show", "br0"], "fdb_list", json!({"bridge": "br0"})),
+        (&["fdb", "flush", "br0"], "fdb_flush", json!({"bridge": "br0"})),
+        (
+            &["controller", "set", "br0", "tcp:127.0.0.1:6653", "punix:/x"],
+            "controller_set",
+            json!({"bridge": "br0", "targets": ["tcp:127.0.0.1:6653", "punix:/x"]}),
+        ),
+        (&["controller", "del", "br0"], "controller_set", json!({"bridge": "br0", "targets": []})),
+        (&["controller", "get", "br0"], "controller_get", json!({"bridge": "br0"})),
         (&["version"], "version", json!({})),
     ] {
         assert_eq!(sent(arguments), (method.to_owned(), params), "{arguments:?}");
@@ -201,4 +222,89 @@ fn usage_does_not_show_the_run_directory_as_required_where_the_variable_is_set()
     assert!(!outcome.ok);
     assert!(outcome.err.contains("Usage: ofctl tenant get"), "{}", outcome.err);
     assert!(!outcome.err.contains("--run-dir"), "{}", outcome.err);
+}
+
+/// A capture file with this magic number and these packets, in the order of bytes that the number
+/// is given in.
+fn capture(magic: [u8; 4], link_type: u8, packets: &[(&[u8], u32)]) -> Vec<u8> {
+    let number = |value: u32| match magic[0] {
+        0xa1 => value.to_be_bytes(),
+        _ => value.to_le_bytes(),
+    };
+    let mut file = magic.to_vec();
+    file.extend([0; 16]);
+    file.extend(number(link_type.into()));
+    for (packet, length) in packets {
+        file.extend([0; 8]);
+        file.extend(number(packet.len().try_into().unwrap()));
+        file.extend(number(*length));
+        file.extend(*packet);
+    }
+    file
+}
+
+#[test]
+fn every_packet_of_a_capture_is_traced() {
+    for magic in [[0xa1, 0xb2, 0xc3, 0xd4], [0xd4, 0xc3, 0xb2, 0xa1], [0x4d, 0x3c, 0xb2, 0xa1]] {
+        let dir = tempdir().unwrap();
+        let requests = serve(dir.path(), json!({"result": {"verdict": "dropped: no_rule"}}));
+        let path = dir.path().join("capture");
+        std::fs::write(&path, capture(magic, 1, &[(&[1; 20], 20), (&[2; 30], 30)])).unwrap();
+        let arguments = ["trace", "br0", "--in-port", "vm1", "--pcap", path.to_str().unwrap()];
+        let text = ofctl(dir.path(), &arguments).success();
+        assert!(text.contains("packet 1, 20 bytes\n"), "{text}");
+        assert!(text.contains("packet 2, 30 bytes\n"), "{text}");
+        let sent: Vec<String> = requests
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|request| request["params"]["packet_hex"].as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(sent, ["01".repeat(20), "02".repeat(30)]);
+    }
+}
+
+#[test]
+fn a_damaged_capture_is_refused_with_the_packet_that_is() {
+    let dir = tempdir().unwrap();
+    serve(dir.path(), json!({"result": {}}));
+    let path = dir.path().join("capture");
+    let magic = [0xd4, 0xc3, 0xb2, 0xa1];
+    let good = capture(magic, 1, &[(&[1; 20], 20)]);
+    let huge = [&good[..], &[0; 8], &[0xff; 8]].concat();
+    for (file, reason) in [
+        (b"short".to_vec(), "no capture file: shorter than its header"),
+        (vec![7; 30], "no pcap file"),
+        ([&[0x0a, 0x0d, 0x0d, 0x0a], &[0; 30][..]].concat(), "a pcapng file; only pcap is read"),
+        (capture(magic, 113, &[]), "captured on something that is not Ethernet (link type 113)"),
+        (good[..good.len() - 1].to_vec(), "packet 1: the file ends within a packet"),
+        ([&good[..], &[0; 5]].concat(), "packet 2: the file ends within a packet"),
+        (huge, "packet 2: 4294967295 bytes are too many for a packet"),
+        (capture(magic, 1, &[(&[1; 20], 60)]), "packet 1: only 20 of 60 bytes were captured"),
+    ] {
+        std::fs::write(&path, file).unwrap();
+        let arguments = ["trace", "br0", "--in-port", "1", "--pcap", path.to_str().unwrap()];
+        let outcome = ofctl(dir.path(), &arguments);
+        assert!(!outcome.ok && outcome.err.contains(reason), "{reason}: {}", outcome.err);
+    }
+}
+
+#[test]
+fn a_trace_says_what_it_lacks() {
+    let dir = tempdir().unwrap();
+    serve(dir.path(), json!({"result": {}}));
+    let frame = "ffffffffffff0000000000010806";
+    for (arguments, reason) in [
+        (&["trace", "br0", frame][..], "a frame does not say where it comes in: --in-port PORT"),
+        (&["trace", "br0", "--pcap", "x"], "a capture file does not say where its packets come in"),
+        (
+            &["trace", "br0", "tcp", "--in-port", "vm1"],
+            "a flow names its port itself: in_port=vm1,tcp",
+        ),
+        (&["trace", "br0"], "required"),
+        (&["trace", "br0", "tcp", "--pcap", "x"], "cannot be used with"),
+    ] {
+        let outcome = ofctl(dir.path(), arguments);
+        assert!(!outcome.ok && outcome.err.contains(reason), "{arguments:?}: {}", outcome.err);
+    }
 }

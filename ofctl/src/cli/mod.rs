@@ -69,7 +69,7 @@ pub(crate) struct FlowOptions {
     #[arg(long, global = true)]
     pub(crate) bundle: bool,
 
-    /// replace-flows: add again what is there already, which resets its counters
+    /// replace-flows: add also what is there already
     #[arg(long, global = true)]
     pub(crate) readd: bool,
 

@@ -7,7 +7,8 @@ use tollgate_openflow::Field;
 use tollgate_openflow::multipart::FlowStats;
 use tollgate_openflow::text::fields_named;
 
-/// By priority, or by a field; flows that do not match on the field come last either way.
+/// By priority, or by a field; flows that do not match on the field come last either way, and
+/// those that are equal by falling priority.
 #[derive(Debug)]
 pub(super) struct Order {
     /// What the name may stand for (`tp_src`: of TCP, UDP or SCTP). Empty: the priority.
@@ -35,12 +36,13 @@ impl Order {
         if self.fields.is_empty() {
             return directed(a.priority.cmp(&b.priority));
         }
-        match (self.value(a), self.value(b)) {
+        let by_field = match (self.value(a), self.value(b)) {
             (Some(a), Some(b)) => directed(a.cmp(&b)),
             (Some(_), None) => Ordering::Less,
             (None, Some(_)) => Ordering::Greater,
             (None, None) => Ordering::Equal,
-        }
+        };
+        by_field.then(b.priority.cmp(&a.priority))
     }
 
     fn value(&self, flow: &FlowStats) -> Option<u128> {

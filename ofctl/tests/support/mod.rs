@@ -1,6 +1,7 @@
 //! A little OpenFlow switch and a little JSON-RPC server to run `ofctl` against.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+pub(crate) mod open_vswitch;
 pub(crate) mod rpc;
 pub(crate) mod switch;
 
@@ -11,6 +12,8 @@ use std::process::{Command, Output, Stdio};
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) ok: bool,
+    /// Exit status.
+    pub(crate) code: Option<i32>,
     pub(crate) out: String,
     pub(crate) err: String,
 }
@@ -19,6 +22,7 @@ impl From<Output> for Outcome {
     fn from(output: Output) -> Outcome {
         Outcome {
             ok: output.status.success(),
+            code: output.status.code(),
             out: String::from_utf8(output.stdout).unwrap(),
             err: String::from_utf8(output.stderr).unwrap(),
         }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use tollgate_openflow::bundle::{BundleAdd, BundleCommand, BundleControl};
 use tollgate_openflow::message::{Features, HEADER_BYTES, Header, Hello, SwitchConfig};
 use tollgate_openflow::multipart::{
     AggregateStats, DescStats, FlowStats, MultipartReply, MultipartRequest, PortStats,
@@ -25,6 +26,8 @@ pub(crate) struct Behaviour {
     pub(crate) speaks_1_0: bool,
     /// Close the connection instead of answering a barrier.
     pub(crate) dies_at_barrier: bool,
+    /// Refuse what is added to a bundle at once, not when it is committed.
+    pub(crate) refuses_while_adding: bool,
 }
 
 /// The flow-mods that were accepted, in order.
@@ -38,7 +41,8 @@ pub(crate) fn serve(run_dir: &Path, behaviour: Behaviour) -> FlowMods {
     thread::spawn(move || {
         for stream in listener.incoming() {
             let flow_mods = Arc::clone(&shared);
-            thread::spawn(move || Peer { stream: stream.unwrap(), flow_mods, behaviour }.run());
+            let peer = Peer { stream: stream.unwrap(), flow_mods, behaviour, bundle: Vec::new() };
+            thread::spawn(move || peer.run());
         }
     });
     flow_mods
@@ -48,6 +52,8 @@ struct Peer {
     stream: UnixStream,
     flow_mods: FlowMods,
     behaviour: Behaviour,
+    /// The flow-mods of the open bundle, with their bytes and xids.
+    bundle: Vec<(u32, FlowMod, Vec<u8>)>,
 }
 
 impl Peer {
@@ -61,7 +67,7 @@ impl Peer {
             if self.behaviour.dies_at_barrier && message == Message::BarrierRequest {
                 return;
             }
-            let Some(answer) = self.answer(message, &bytes) else { continue };
+            let Some(answer) = self.answer(header.xid, message, &bytes) else { continue };
             if self.behaviour.probes {
                 let probe = Message::EchoRequest(b"are you there".to_vec()).encode(0xffff_0000);
                 self.stream.write_all(&probe).unwrap();
@@ -82,8 +88,17 @@ impl Peer {
         Some((header, message, bytes))
     }
 
-    fn answer(&mut self, message: Message, bytes: &[u8]) -> Option<Message> {
+    fn answer(&mut self, xid: u32, message: Message, bytes: &[u8]) -> Option<Message> {
         match message {
+            Message::BundleControl(control) => Some(self.control(control, bytes)),
+            Message::BundleAdd(BundleAdd { message, .. }) => {
+                let Message::FlowMod(flow) = *message else { panic!("{message:?}") };
+                if self.behaviour.refuses_while_adding && self.refuses(&flow) {
+                    return Some(Message::error(ErrorCode::OFPFMFC_TABLE_FULL, bytes));
+                }
+                self.bundle.push((xid, *flow, bytes.to_vec()));
+                None
+            }
             Message::EchoRequest(data) => Some(Message::EchoReply(data)),
             Message::FeaturesRequest => Some(Message::FeaturesReply(Features {
                 datapath_id: 0xabc,
@@ -93,7 +108,7 @@ impl Peer {
             })),
             Message::GetConfigRequest => Some(Message::GetConfigReply(SwitchConfig::default())),
             Message::BarrierRequest => Some(Message::BarrierReply),
-            Message::FlowMod(flow) if Some(flow.priority) == self.behaviour.refused_priority => {
+            Message::FlowMod(flow) if self.refuses(&flow) => {
                 Some(Message::error(ErrorCode::OFPFMFC_TABLE_FULL, bytes))
             }
             Message::FlowMod(flow) => {
@@ -105,6 +120,31 @@ impl Peer {
             }
             _ => None,
         }
+    }
+
+    fn refuses(&self, flow: &FlowMod) -> bool {
+        Some(flow.priority) == self.behaviour.refused_priority
+    }
+
+    /// Refuses a commit as Open vSwitch does: the flow that cannot be, then the commit.
+    fn control(&mut self, control: BundleControl, bytes: &[u8]) -> Message {
+        use BundleCommand as C;
+        let command = match control.command {
+            C::OpenRequest => C::OpenReply,
+            C::DiscardRequest => C::DiscardReply,
+            C::CommitRequest => {
+                let bundle = std::mem::take(&mut self.bundle);
+                if let Some((xid, _, refused)) = bundle.iter().find(|(_, f, _)| self.refuses(f)) {
+                    let refusal = Message::error(ErrorCode::OFPFMFC_TABLE_FULL, refused);
+                    self.stream.write_all(&refusal.encode(*xid)).unwrap();
+                    return Message::error(ErrorCode::OFPBFC_MSG_FAILED, bytes);
+                }
+                self.flow_mods.lock().unwrap().extend(bundle.into_iter().map(|(_, flow, _)| flow));
+                C::CommitReply
+            }
+            other => panic!("{other:?}"),
+        };
+        Message::BundleControl(BundleControl { command, ..control })
     }
 
     fn describe(&self, request: MultipartRequest) -> MultipartReply {

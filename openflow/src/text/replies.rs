@@ -174,23 +174,23 @@ pub fn format_desc(desc: &DescStats) -> String {
 /// `ditto`.
 pub fn format_table_stats(tables: &[TableStats]) -> String {
     let counters = |t: &TableStats| (t.active_count, t.lookup_count, t.matched_count);
-    let mut text = String::new();
+    let mut paragraphs = Vec::new();
     for run in tables.chunk_by(|a, b| counters(a) == counters(b)) {
         let [first, same @ ..] = run else { continue };
         let (active, lookup, matched) = counters(first);
-        text += &format!(
-            "  table {}:\n    active={active}, lookup={lookup}, matched={matched}\n\n",
+        paragraphs.push(format!(
+            "  table {}:\n    active={active}, lookup={lookup}, matched={matched}\n",
             first.table_id
-        );
+        ));
         match same {
             [] => {}
-            [one] => text += &format!("  table {}: ditto\n", one.table_id),
+            [one] => paragraphs.push(format!("  table {}: ditto\n", one.table_id)),
             [from, .., to] => {
-                text += &format!("  tables {}...{}: ditto\n", from.table_id, to.table_id);
+                paragraphs.push(format!("  tables {}...{}: ditto\n", from.table_id, to.table_id));
             }
         }
     }
-    text
+    paragraphs.join("\n")
 }
 
 /// An OFPT_ERROR in words: the specification's name, and what it means where that helps.

@@ -14,23 +14,32 @@ pub(super) fn nearest<'a>(
         .map(|(_, candidate)| candidate)
 }
 
-/// Levenshtein distance in bytes whatever their case, of at most the first 64 of them.
+/// How many letters must be inserted, deleted, replaced or exchanged with their neighbour to make
+/// one word of the other, whatever their case (optimal string alignment); of the first 64 letters.
 fn distance(a: &[u8], b: &[u8]) -> usize {
     let (a, b) = (a.get(..64).unwrap_or(a), b.get(..64).unwrap_or(b));
-    let mut row: Vec<usize> = (0..=b.len()).collect();
+    let same = |x: &u8, y: &u8| x.eq_ignore_ascii_case(y);
+    let mut two_above: Vec<usize> = Vec::new();
+    let mut above: Vec<usize> = (0..=b.len()).collect();
+    let mut before: Option<&u8> = None;
     for (i, left) in a.iter().enumerate() {
-        let mut diagonal = i;
-        let mut previous = i + 1;
-        let mut next = vec![previous];
-        for (above, right) in row.iter().skip(1).zip(b) {
-            let cost = diagonal + usize::from(!left.eq_ignore_ascii_case(right));
-            previous = cost.min(above + 1).min(previous + 1);
-            diagonal = *above;
-            next.push(previous);
+        let mut row = vec![i + 1];
+        for (j, right) in b.iter().enumerate() {
+            let at = |row: &[usize], column: usize| row.get(column).copied().unwrap_or(usize::MAX);
+            let mut cost = at(&above, j) + usize::from(!same(left, right));
+            cost = cost.min(at(&above, j + 1) + 1).min(at(&row, j) + 1);
+            if let (Some(before), Some(next)) = (before, j.checked_sub(1).and_then(|j| b.get(j)))
+                && same(before, right)
+                && same(left, next)
+            {
+                cost = cost.min(at(&two_above, j - 1) + 1);
+            }
+            row.push(cost);
         }
-        row = next;
+        two_above = std::mem::replace(&mut above, row);
+        before = Some(left);
     }
-    row.last().copied().unwrap_or(a.len())
+    above.last().copied().unwrap_or(a.len())
 }
 
 #[cfg(test)]
@@ -51,6 +60,14 @@ mod tests {
         assert_eq!(distance(b"kitten", b"sitting"), 3);
         assert_eq!(distance(b"", b"abc"), 3);
         assert_eq!(distance(b"abc", b""), 3);
-        assert_eq!(distance(b"same", b"same"), 0);
+        assert_eq!(distance(b"same", b"SAME"), 0);
+    }
+
+    #[test]
+    fn neighbours_that_are_exchanged_count_once() {
+        assert_eq!(distance(b"kbsp", b"kbps"), 1);
+        assert_eq!(distance(b"ab", b"ba"), 1);
+        assert_eq!(distance(b"abcd", b"badc"), 2);
+        assert_eq!(distance(b"ca", b"abc"), 3);
     }
 }
