@@ -5,4 +5,5 @@ mod accounting;
 mod forwarding;
 mod lifecycle;
 mod ports;
+mod recipes;
 mod time;
