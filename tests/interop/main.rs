@@ -5,6 +5,7 @@
 //! tests print `SKIP reason`; with `REQUIRE_PEERS=1` they fail.
 
 mod controllers;
+mod osken;
 mod ovs_ofctl;
 mod testpmd;
 mod vms;
