@@ -77,7 +77,21 @@ impl Lab {
                     && count(entry, "queued") == 0
             });
             Ok(quiet.then_some(()))
+        })?;
+        // Frames are counted before their rings are published; both are over with the turn.
+        let before = self.heartbeats()?;
+        eventually("turn of every PMD", LIMIT, || {
+            let now = self.heartbeats()?;
+            let turned = before.iter().zip(&now).all(|(before, now)| now - before >= 2);
+            Ok(turned.then_some(()))
         })
+    }
+
+    /// Turns of each PMD's poll loop so far.
+    fn heartbeats(&self) -> anyhow::Result<Vec<u64>> {
+        let stats = self.switch.call("pmd_stats", json!({}))?;
+        let pmds = stats["pmds"].as_array().context("no PMDs")?;
+        Ok(pmds.iter().map(|pmd| count(pmd, "heartbeat")).collect())
     }
 
     /// Takes whatever has arrived at any guest.
