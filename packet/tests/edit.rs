@@ -88,7 +88,7 @@ proptest! {
                 | HeaderField::ArpSpa
                 | HeaderField::ArpTpa
                 | HeaderField::ArpSha
-                | HeaderField::ArpTha => key.eth_type == 0x0806,
+                | HeaderField::ArpTha => [0x0806, 0x8035].contains(&key.eth_type),
                 HeaderField::NdTarget => key.nd_target != [0; 16],
                 HeaderField::NdSll => key.l4_src == 135 && key.arp_sha != MacAddr([0; 6]),
                 HeaderField::NdTll => key.l4_src == 136 && key.arp_tha != MacAddr([0; 6]),

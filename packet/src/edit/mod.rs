@@ -10,8 +10,8 @@ pub use on_key::{apply_to_key, prerequisites};
 use crate::key::FRAG_LATER;
 use crate::limits::MAX_VLAN_TAGS;
 use crate::wire::{
-    ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, PROTO_ICMP, PROTO_ICMPV6, PROTO_SCTP, PROTO_TCP,
-    PROTO_UDP, is_vlan_tpid,
+    ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_RARP, PROTO_ICMP, PROTO_ICMPV6,
+    PROTO_SCTP, PROTO_TCP, PROTO_UDP, is_vlan_tpid,
 };
 use crate::{FlowKey, HeaderBuf, HeaderField, Layout, MacAddr, nd};
 
@@ -59,7 +59,7 @@ pub enum EditError {
     /// The edit is for IPv4 or IPv6.
     #[error("the packet is not IP")]
     NotIp,
-    /// The edit is for ARP.
+    /// The edit is for ARP or RARP.
     #[error("the packet is not ARP")]
     NotArp,
     /// The edit is for TCP, UDP or SCTP, and not for a fragment after the first.
@@ -254,7 +254,7 @@ fn check_set(field: HeaderField, key: &FlowKey, vlan_tags: u8) -> Result<(), Edi
         | HeaderField::ArpSpa
         | HeaderField::ArpTpa
         | HeaderField::ArpSha
-        | HeaderField::ArpTha => (key.eth_type == ETHERTYPE_ARP, EditError::NotArp),
+        | HeaderField::ArpTha => (is_arp(key), EditError::NotArp),
         HeaderField::NdTarget | HeaderField::NdSll | HeaderField::NdTll => {
             let is_icmpv6 = key.eth_type == ETHERTYPE_IPV6 && is_icmp(key);
             (is_icmpv6 && field.read(key) != 0, EditError::NoNdField)
@@ -279,6 +279,12 @@ fn is_nd_with(field: HeaderField, kind: u16, code: u16) -> bool {
 #[inline]
 fn is_ip(key: &FlowKey) -> bool {
     matches!(key.eth_type, ETHERTYPE_IPV4 | ETHERTYPE_IPV6)
+}
+
+/// RARP has ARP's header.
+#[inline]
+fn is_arp(key: &FlowKey) -> bool {
+    matches!(key.eth_type, ETHERTYPE_ARP | ETHERTYPE_RARP)
 }
 
 #[inline]

@@ -4,8 +4,8 @@
 use tollgate_classifier::ExtraKey;
 use tollgate_openflow::Field;
 use tollgate_openflow::field::{
-    ETH_TYPE_ARP, ETH_TYPE_IPV4, ETH_TYPE_IPV6, IP_PROTO_ICMP, IP_PROTO_ICMPV6, IP_PROTO_SCTP,
-    IP_PROTO_TCP, IP_PROTO_UDP, Prerequisite,
+    ETH_TYPE_ARP, ETH_TYPE_IPV4, ETH_TYPE_IPV6, ETH_TYPE_RARP, IP_PROTO_ICMP, IP_PROTO_ICMPV6,
+    IP_PROTO_SCTP, IP_PROTO_TCP, IP_PROTO_UDP, Prerequisite,
 };
 use tollgate_packet::key::{FRAG_LATER, VLAN_PRESENT};
 use tollgate_packet::{FlowKey, FlowMask};
@@ -52,7 +52,7 @@ pub(super) fn is_met(prerequisite: Prerequisite, key: &FlowKey) -> bool {
         Prerequisite::Ip => ipv4 || ipv6,
         Prerequisite::Ipv4 => ipv4,
         Prerequisite::Ipv6 => ipv6,
-        Prerequisite::Arp => key.eth_type == ETH_TYPE_ARP,
+        Prerequisite::Arp => matches!(key.eth_type, ETH_TYPE_ARP | ETH_TYPE_RARP),
         Prerequisite::Tcp => ip_with(IP_PROTO_TCP),
         Prerequisite::Udp => ip_with(IP_PROTO_UDP),
         Prerequisite::Sctp => ip_with(IP_PROTO_SCTP),

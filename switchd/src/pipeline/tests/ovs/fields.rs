@@ -39,6 +39,8 @@ pub(super) enum Pool {
 /// Whether flows may match a field with a mask, and actions may set it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
+    /// Only read by actions: what may match it is chosen elsewhere.
+    Read,
     MatchExact,
     Match,
     /// Exactly matched, and set.
@@ -65,10 +67,12 @@ const fn field(name: &'static str, bits: u8, pool: Pool, usage: Use) -> FieldWor
 }
 
 pub(super) const ANY_PACKET: &[FieldWords] = &[
-    field("in_port", 32, Pool::Port, Use::MatchExact),
+    field("in_port", 16, Pool::Port, Use::MatchExact),
     field("eth_src", 48, Pool::Mac, Use::Set),
     field("eth_dst", 48, Pool::Mac, Use::Set),
-    field("metadata", 64, Pool::Of(&[0, 1, 2, 3, 4, 5, 6, 7]), Use::Match),
+    field("metadata", 64, Pool::Of(&[0, 1, 2, 3, 4, 5, 6, 7]), Use::Set),
+    field("reg0", 32, SMALL, Use::Set),
+    field("reg15", 32, Pool::Of(&[0, 1, 80, 0x0a00_0000]), Use::Set),
 ];
 
 pub(super) const IPV4: &[FieldWords] =
@@ -82,6 +86,7 @@ pub(super) const IPV6: &[FieldWords] = &[
 
 /// Either version.
 pub(super) const IP: &[FieldWords] = &[
+    field("ip_proto", 8, Pool::Of(&[6, 17, 1, 58]), Use::Read),
     field("ip_dscp", 6, Pool::Of(&[0, 10, 63]), Use::SetExact),
     field("nw_ecn", 2, SMALL, Use::SetExact),
     field("nw_ttl", 8, Pool::Of(&[64, 1, 2, 0, 255]), Use::SetExact),
@@ -114,8 +119,7 @@ pub(super) const ND_SOLICIT: &[FieldWords] = &[field("nd_sll", 48, Pool::Mac, Us
 pub(super) const ND_ADVERT: &[FieldWords] = &[field("nd_tll", 48, Pool::Mac, Use::Set)];
 
 pub(super) const ARP: &[FieldWords] = &[
-    // Set to 255, it becomes 65535 with Open vSwitch.
-    field("arp_op", 16, Pool::Of(&[1, 2, 3, 254]), Use::SetExact),
+    field("arp_op", 16, Pool::Of(&[1, 2, 3, 255]), Use::SetExact),
     field("arp_spa", 32, Pool::Ipv4, Use::Set),
     field("arp_tpa", 32, Pool::Ipv4, Use::Set),
     field("arp_sha", 48, Pool::Mac, Use::Set),
@@ -189,9 +193,9 @@ impl FieldWords {
         }
     }
 
-    /// A whole value.
-    pub(super) fn exact_text(&self, die: &Die) -> String {
-        self.print(self.value(die.value))
+    /// `count` of its bits, as `NAME[FIRST..LAST]`.
+    pub(super) fn part(&self, first: u8, count: u8) -> String {
+        format!("{}[{first}..{}]", self.name, first + count - 1)
     }
 
     /// A value, perhaps with a mask: `VALUE` or `VALUE/MASK`.

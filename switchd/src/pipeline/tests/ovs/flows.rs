@@ -4,7 +4,7 @@ use proptest::option::weighted;
 use proptest::prelude::*;
 
 use super::super::rules::PORTS;
-use super::fields::{self, Die, FieldWords, any_die};
+use super::fields::{self, Die, FieldWords, Use, any_die};
 
 /// Tables that random flows use.
 pub(super) const TABLES: u8 = 4;
@@ -144,7 +144,8 @@ impl Flow {
             let protocol = PROTOCOLS[usize::from(die.value) % PROTOCOLS.len()];
             return ("nw_proto", protocol.to_string());
         }
-        let fields = self.fields();
+        let mut fields = self.fields();
+        fields.retain(|field| field.usage != Use::Read);
         let field = die.pick(&fields);
         (field.name, field.text(die))
     }
@@ -155,9 +156,10 @@ impl Flow {
             flow: self,
             tags: usize::from(tags == Some(true)),
             is_untagged: tags == Some(false),
+            may_resubmit: true,
         };
         let mut words: Vec<String> = self.apply.iter().map(|die| list.word(die)).collect();
-        list.is_untagged = false;
+        (list.is_untagged, list.may_resubmit) = (false, false);
         let write: Vec<String> = self.write.iter().map(|die| list.word(die)).collect();
         words.extend(self.clear.then(|| "clear_actions".to_owned()));
         if !write.is_empty() {
@@ -181,6 +183,8 @@ struct ActionList<'a> {
     tags: usize,
     /// The match says that there is no tag, and none has been pushed.
     is_untagged: bool,
+    /// An action set holds no resubmits, nor notes.
+    may_resubmit: bool,
 }
 
 /// What an action may be, before its die decides the values.
@@ -189,6 +193,10 @@ enum Choice {
     Output,
     Reserved(&'static str),
     Set(&'static FieldWords),
+    Load(&'static FieldWords),
+    Move(&'static FieldWords),
+    Resubmit,
+    Note,
     DecTtl,
     PushVlan,
     PopVlan,
@@ -202,7 +210,12 @@ impl ActionList<'_> {
         let mut choices = vec![Choice::Output; 6];
         choices.extend(reserved);
         let settable = self.flow.fields().into_iter().filter(|field| field.is_settable());
-        choices.extend(settable.map(Choice::Set));
+        for field in settable {
+            choices.extend([Choice::Set(field), Choice::Load(field), Choice::Move(field)]);
+        }
+        if self.may_resubmit {
+            choices.extend([Choice::Resubmit, Choice::Resubmit, Choice::Note]);
+        }
         if self.flow.has(IP) {
             choices.extend([Choice::DecTtl; 2]);
         }
@@ -221,8 +234,12 @@ impl ActionList<'_> {
             Choice::Output => format!("output:{}", u32::from(die.value) % (PORTS + 1) + 1),
             Choice::Reserved(port) => (*port).to_owned(),
             Choice::Set(field) => {
-                format!("set_field:{}->{}", field.exact_text(die), field.name)
+                format!("set_field:{}->{}", field.text(die), field.name)
             }
+            Choice::Load(field) => load(field, die),
+            Choice::Move(field) => self.copy(field, die),
+            Choice::Resubmit => self.resubmit(die),
+            Choice::Note => format!("note:{:02x}", die.value >> 8),
             Choice::DecTtl => "dec_ttl".to_owned(),
             Choice::PushVlan => self.push(die),
             Choice::PopVlan => {
@@ -231,6 +248,29 @@ impl ActionList<'_> {
             }
             Choice::SetVid => set_vid(die.value),
             Choice::SetPcp => set_pcp(die.value),
+        }
+    }
+
+    /// Some bits of any field of the same packets.
+    fn copy(&self, to: &FieldWords, die: &Die) -> String {
+        let fields = self.flow.fields();
+        let from = &fields[usize::from(die.value) % fields.len()];
+        let count = (die.mask % 33 + 1).min(to.bits.min(from.bits).into()) as u8;
+        let first = |field: &FieldWords| (die.mask >> 8) as u8 % (field.bits - count + 1);
+        format!("move:{}->{}", from.part(first(from), count), to.part(first(to), count))
+    }
+
+    /// To a later table for the most part: others lead in circles.
+    fn resubmit(&self, die: &Die) -> String {
+        let later = TABLES - 1 - self.flow.table;
+        let table = match die.mask % 8 {
+            0 => die.value as u8 % TABLES,
+            _ if later == 0 => return "note:00".to_owned(),
+            _ => self.flow.table + 1 + die.value as u8 % later,
+        };
+        match die.mask / 8 % 4 {
+            0 => format!("resubmit({},{table})", u32::from(die.value >> 8) % PORTS + 1),
+            _ => format!("resubmit(,{table})"),
         }
     }
 
@@ -245,6 +285,14 @@ impl ActionList<'_> {
         }
         [push, set_vid(die.value), set_pcp(die.value >> 8)].join(",")
     }
+}
+
+/// Some bits of a field, from the lowest more often than not.
+fn load(field: &FieldWords, die: &Die) -> String {
+    let first = if die.mask.is_multiple_of(4) { (die.mask >> 8) as u8 % field.bits } else { 0 };
+    let count = (die.mask / 4 % 64 + 1).min(u16::from(field.bits - first)) as u8;
+    let value = field.value(die.value) >> first & (u128::MAX >> (128 - u32::from(count)));
+    format!("load:{value:#x}->{}", field.part(first, count))
 }
 
 fn set_vid(value: u16) -> String {
