@@ -94,7 +94,11 @@ fn step(step: &Value) -> Vec<String> {
                 "0" | "0x0" | "-" => String::new(),
                 cookie => format!(", cookie {cookie}"),
             };
-            format!("{:>2}. {}{cookie}", plain(table), plain(rule))
+            let rule = match rule.as_str() {
+                Some("") => "every packet".to_owned(),
+                _ => plain(rule),
+            };
+            format!("{:>2}. {rule}{cookie}", plain(table))
         }
     };
     let actions = items(member(step, "actions"));
@@ -121,6 +125,7 @@ mod tests {
                 {"depth": 0, "table": 0, "rule": "priority=5,ip", "cookie": "0x7",
                  "actions": ["resubmit(,2)", "output:vm2"]},
                 {"depth": 1, "table": 2, "rule": null, "cookie": "0x0", "actions": []},
+                {"depth": 0, "table": 3, "rule": "", "cookie": "0x0", "actions": []},
                 {"depth": 0, "table": null, "rule": null, "cookie": "0x0", "actions": ["output:vm3"]}
             ],
             "final_flow": "ip,in_port=vm1", "megaflow": "ip,in_port=vm1",
@@ -130,7 +135,7 @@ mod tests {
         });
         assert_eq!(
             walk(&result),
-            " 0. priority=5,ip, cookie 0x7\n    resubmit(,2)\n    output:vm2\n     2. no match\n\
+            " 0. priority=5,ip, cookie 0x7\n    resubmit(,2)\n    output:vm2\n     2. no match\n 3. every packet\n\
              action set\n    output:vm3\n\nFinal flow: ip,in_port=vm1\nMegaflow: ip,in_port=vm1\n\
              Datapath actions: vm2,vm3\nOutput to vm2, 2 bytes: 0011\nVerdict: sent to 2 ports\n\
              Paid by: t1\n"

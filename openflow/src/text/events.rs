@@ -27,9 +27,13 @@ pub fn format_packet_in(packet: &PacketIn, names: &dyn PortNames) -> String {
         OFP_NO_BUFFER => " (unbuffered)".to_owned(),
         buffer => format!(" buffer=0x{buffer:08x}"),
     };
+    // A packet that no flow sent has all bits set.
+    let cookie = match packet.cookie {
+        u64::MAX => String::new(),
+        cookie => format!(" cookie={cookie:#x}"),
+    };
     format!(
-        "{table} cookie={:#x} total_len={} {} (via {}) data_len={}{buffer}\n",
-        packet.cookie,
+        "{table}{cookie} total_len={} {} (via {}) data_len={}{buffer}\n",
         packet.total_len,
         format_match(&packet.matcher, DEFAULT_PRIORITY, names),
         name_or_number(packet.reason, &PACKET_IN_REASONS),

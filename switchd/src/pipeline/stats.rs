@@ -27,12 +27,17 @@ impl FlowDump {
     /// The next flows, by table and descending priority; at most `count`, and none only at the end.
     /// Their counts are of this moment, cached packets included as of the dump's beginning.
     pub fn next_flows(&mut self, count: usize) -> Vec<FlowStats> {
-        while self.rules.as_slice().is_empty() {
-            let Some(table) = self.tables.next() else { return Vec::new() };
-            self.rules = self.rules_of(table).into_iter();
-        }
         let now_ms = self.core.now_ms();
-        self.rules.by_ref().take(count).map(|rule| rule.stats(now_ms)).collect()
+        let mut flows = Vec::new();
+        while flows.len() < count {
+            if self.rules.as_slice().is_empty() {
+                let Some(table) = self.tables.next() else { break };
+                self.rules = self.rules_of(table).into_iter();
+            }
+            let wanted = count - flows.len();
+            flows.extend(self.rules.by_ref().take(wanted).map(|rule| rule.stats(now_ms)));
+        }
+        flows
     }
 
     /// All the rest.
