@@ -5,7 +5,7 @@
 //! of weight: a tenant of weight w earns w times what the clock moved. It is settled only when it
 //! is looked at, so that moving the clock costs the same however many tenants there are.
 
-use crate::config::SchedulerConfig;
+use crate::limits::CREDIT_CYCLES_MAX;
 
 const FRACTION_BITS: u32 = 32;
 
@@ -15,6 +15,11 @@ const FRACTION_BITS: u32 = 32;
 pub(crate) struct VirtualTime(u128);
 
 impl VirtualTime {
+    /// A place in a queue in which time plays no part.
+    pub(crate) const fn nth(count: u64) -> Self {
+        Self(count as u128)
+    }
+
     #[cfg(test)]
     pub(crate) const fn from_raw(raw: u128) -> Self {
         Self(raw)
@@ -29,13 +34,10 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// From a validated configuration: both ends are below 2^62 when scaled.
-    pub(crate) fn new(config: &SchedulerConfig) -> Self {
-        let scale = |cycles: u64| i64::try_from(u128::from(cycles) << FRACTION_BITS);
-        Self {
-            cap: scale(config.cap_cycles).unwrap_or(i64::MAX),
-            floor: scale(config.floor_cycles).unwrap_or(i64::MAX),
-        }
+    /// From validated knobs: both ends are at most 2^62 when scaled.
+    pub(crate) fn new(cap_cycles: u64, floor_cycles: u64) -> Self {
+        let scale = |cycles: u64| (cycles.min(CREDIT_CYCLES_MAX) << FRACTION_BITS) as i64;
+        Self { cap: scale(cap_cycles), floor: scale(floor_cycles) }
     }
 
     /// A step of the clock that lifts even the lightest tenant from the floor to the cap.
@@ -95,9 +97,9 @@ impl VirtualClock {
         self.now = self.now.max(target);
     }
 
-    /// Moves the clock so far that every tenant is at its cap.
-    pub(crate) fn fill_all(&mut self, bounds: Bounds) {
-        self.now.0 += bounds.full_step();
+    /// Moves the clock so far that every tenant is at its cap, whatever its bounds.
+    pub(crate) fn fill_all(&mut self) {
+        self.now.0 += Bounds::new(CREDIT_CYCLES_MAX, CREDIT_CYCLES_MAX).full_step();
     }
 }
 
@@ -132,6 +134,18 @@ impl Credit {
         self.scaled = if spent < room { self.scaled - spent as i64 } else { -bounds.floor };
     }
 
+    /// Adds cycles, up to the cap.
+    pub(crate) fn grant(&mut self, cycles: u64, bounds: Bounds) {
+        let granted = u128::from(cycles) << FRACTION_BITS;
+        let room = u128::from(bounds.cap.abs_diff(self.scaled));
+        self.scaled = if granted < room { self.scaled + granted as i64 } else { bounds.cap };
+    }
+
+    /// Takes on other bounds: a lead beyond the new cap is gone, and so is a debt beyond the floor.
+    pub(crate) fn confine(&mut self, bounds: Bounds) {
+        self.scaled = self.scaled.clamp(-bounds.floor, bounds.cap);
+    }
+
     pub(crate) fn is_funded(&self) -> bool {
         self.scaled > 0
     }
@@ -145,6 +159,11 @@ impl Credit {
         }
         let steps = self.scaled.unsigned_abs() / u64::from(weight.max(1));
         VirtualTime(self.settled_at.0 + u128::from(steps))
+    }
+
+    /// Whether it owes this many cycles or more.
+    pub(crate) fn owes(&self, cycles: u64) -> bool {
+        i128::from(self.scaled) <= -(i128::from(cycles) << FRACTION_BITS)
     }
 
     /// Whole cycles, rounded up: positive exactly when funded.

@@ -12,14 +12,19 @@
     allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
+mod backoff;
 pub mod books;
+mod bucket;
 mod config;
+pub mod coordinator;
 mod credit;
 mod heap;
+mod knobs;
 pub mod limits;
 mod list;
 mod scheduler;
 mod tenant;
+mod verdict;
 mod weight;
 
 #[cfg(any(test, feature = "sim"))]
@@ -27,8 +32,12 @@ pub mod sim;
 #[cfg(test)]
 mod tests;
 
+pub use backoff::Backoff;
 pub use books::{Account, Books};
-pub use config::{ConfigError, SchedulerConfig};
+pub use bucket::SetupBucket;
+pub use config::{ConfigError, KnobRange, Refill, SchedulerConfig};
+pub use knobs::TenantKnobs;
 pub use scheduler::{Scheduler, Turn, TurnCounters};
 pub use tenant::{TenantError, TenantIndex};
+pub use verdict::{RxOverrun, RxOverrunError, Stage, Verdict};
 pub use weight::{Weight, WeightError};

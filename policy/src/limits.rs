@@ -1,4 +1,5 @@
-//! Bounds on what a scheduler is configured with and on what one call does.
+//! Bounds on what a scheduler is configured with, on what one call does, and on what one tenant
+//! may hold of the tables that all share.
 
 /// Largest cap, floor or quantum, in cycles (about 0.4 s at 2.5 GHz). Credits are kept in 64 bits
 /// of which 32 are a fraction, so a cycle count must stay below 2^31; nothing near it is useful.
@@ -22,3 +23,49 @@ pub const TENANTS_MAX: u16 = u16::MAX;
 /// it were, a tenant whose turns are all empty could hold the clock still and with it everybody's
 /// recovery from debt.
 pub const EMPTY_TURN_CYCLES: u64 = 50;
+
+/// What the authors of the coordinated refill run it with: every microsecond, 0.85 of what has
+/// elapsed, and a cap of 15 000 cycles.
+pub const COORDINATOR_PERIOD_US: u64 = 1;
+/// See [`COORDINATOR_PERIOD_US`].
+pub const COORDINATOR_BOOST_THOUSANDTHS: u32 = 850;
+/// See [`COORDINATOR_PERIOD_US`].
+pub const COORDINATOR_CAP_CYCLES: u64 = 15_000;
+
+/// Most that a coordinator may multiply the elapsed time with. Above 1000 it gives out more than
+/// there is and gates nobody; some room is left to measure that.
+pub const BOOST_THOUSANDTHS_MAX: u32 = 2000;
+
+/// A tenant may always set up one flow a second: with none it could never send.
+pub const SETUPS_PER_SECOND_MIN: u64 = 1;
+/// Far above what a slow path can do; it keeps the bucket's arithmetic in 64 bits.
+pub const SETUPS_PER_SECOND_MAX: u64 = 10_000_000;
+
+/// A bucket of set-ups holds this part of a second's worth, so that a guest that boots or a
+/// connection pool that opens is not throttled for it.
+pub const SETUP_BURST_PER_SECOND: u64 = 8;
+/// It holds no fewer than this.
+pub const SETUP_BURST_MIN: u64 = 32;
+
+/// Most megaflows of one tenant: the largest table that can be configured.
+pub const MEGAFLOWS_MAX: u64 = 1 << 22;
+/// Most subtables of one tenant: the largest number that can be configured.
+pub const SUBTABLES_MAX: u64 = 4096;
+/// Most exact-match entries of one tenant: the largest table that can be configured.
+pub const EXACT_ENTRIES_MAX: u64 = 1 << 24;
+
+/// Fewest bytes of a tenant's arena of misses: a few of the largest frames (9216 bytes).
+pub const ARENA_BYTES_MIN: u64 = 64 * 1024;
+/// Most bytes of a tenant's arena. It is held on every PMD, for every tenant.
+pub const ARENA_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// A queue may be seen this part of its silence late, at most: one that was empty for a second is
+/// looked at every millisecond unless the configured bound is lower. A power of two.
+pub const BACKOFF_SILENCE_PARTS: u64 = 1024;
+
+/// Steps by which the time between two looks at a quiet queue doubles up to the configured bound.
+pub const BACKOFF_LEVELS: usize = 6;
+
+/// Smallest bound on how late a quiet queue is seen, in cycles: a step on the lowest level must be
+/// some cycles long. Anything below a turn's length means to look every turn.
+pub const BACKOFF_CYCLES_MIN: u64 = 1024;

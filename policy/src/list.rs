@@ -41,6 +41,12 @@ impl Links {
         self.0.get_mut(usize::from(slot))
     }
 
+    /// The slot behind this one in its list.
+    pub(crate) fn after(&self, slot: u16) -> Option<u16> {
+        let after = self.0.get(usize::from(slot))?.after;
+        (after != NOBODY).then_some(after)
+    }
+
     /// Appends a slot that is in no list of these links.
     pub(crate) fn push_back(&mut self, list: &mut List, slot: u16) {
         let before = list.tail;

@@ -1,5 +1,7 @@
 //! The name of a tenant inside the datapath.
 
+use crate::config::ConfigError;
+
 /// A tenant's place in every per-tenant table; given out densely by the control side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TenantIndex(pub u16);
@@ -34,4 +36,7 @@ pub enum TenantError {
     /// No tenant has this index.
     #[error("tenant {0} does not exist")]
     Unknown(u16),
+    /// One of its knobs is out of range.
+    #[error(transparent)]
+    Knob(#[from] ConfigError),
 }

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-use tollgate_policy::ConfigError as PolicyError;
 
 use super::locate::{KeyPath, Step};
 use super::{Config, FailMode, MAX_QUEUE_PAIRS, PortConfig};
@@ -52,13 +51,7 @@ fn check_pmds(config: &Config, found: &mut Found) {
 
 fn check_scheduler(config: &Config, found: &mut Found) {
     let Err(error) = config.scheduler.policy().validate() else { return };
-    let key = match error {
-        PolicyError::Quantum { .. } => "quantum_cycles",
-        PolicyError::Cap { .. } => "cap_cycles",
-        PolicyError::Floor { .. } => "floor_cycles",
-        PolicyError::Horizon { .. } => "horizon_cycles",
-    };
-    found.push((path!("scheduler", key), error.to_string()));
+    found.push((path!("scheduler", error.knob), error.to_string()));
 }
 
 fn check_sizes(config: &Config, found: &mut Found) {

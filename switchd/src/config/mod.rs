@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use tollgate_datapath::{DatapathConfig, TenantSettings};
-use tollgate_policy::{SchedulerConfig, Weight};
+use tollgate_policy::{Refill, SchedulerConfig, Weight};
 
 use crate::openflow::Target;
 use crate::pipeline::limits::RULES_PER_TABLE;
@@ -222,6 +222,7 @@ impl SchedulerSection {
             cap_cycles: self.cap_cycles.unwrap_or(quanta(4)),
             floor_cycles,
             horizon_cycles: self.horizon_cycles.unwrap_or(floor_cycles),
+            refill: Refill::Local,
         }
     }
 }

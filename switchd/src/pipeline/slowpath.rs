@@ -105,6 +105,7 @@ impl SlowPath {
             cap_cycles: scale(default.cap_cycles),
             floor_cycles: scale(default.floor_cycles),
             horizon_cycles: scale(default.horizon_cycles),
+            ..default
         };
         Ok(Self {
             core,
