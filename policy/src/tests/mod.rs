@@ -1,13 +1,21 @@
 //! Tests by promise.
 
+mod backoff;
 mod books;
+mod coordinator;
 mod faults;
+mod golden;
 mod leads;
 mod model;
+mod promise;
+mod quotas;
 mod scale;
 mod settings;
 mod shares;
+mod starvation;
+mod traces;
 mod turns;
+mod verdicts;
 mod waiting;
 
 use proptest::prelude::*;

@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 
 use super::{any_weight, index};
-use crate::limits::EMPTY_TURN_CYCLES;
-use crate::{Scheduler, SchedulerConfig, Turn, Weight};
+use crate::limits::{CREDIT_CYCLES_MAX, EMPTY_TURN_CYCLES};
+use crate::{RxOverrun, Scheduler, SchedulerConfig, Stage, TenantKnobs, Turn, Verdict, Weight};
 use proptest::prelude::*;
 
 const TENANTS: u16 = 7;
@@ -24,6 +24,10 @@ enum State {
 struct Tenant {
     weight: i128,
     credit: i128,
+    cap: i128,
+    floor: i128,
+    overrun: RxOverrun,
+    mark_depth: i128,
     state: State,
     old_since: u64,
     charged: bool,
@@ -97,14 +101,14 @@ impl Model {
     fn move_to(&mut self, target: i128) {
         let step = (target - self.now).max(0);
         for tenant in self.tenants.iter_mut().flatten() {
-            tenant.credit = (tenant.credit + tenant.weight * step).min(self.cap);
+            tenant.credit = (tenant.credit + tenant.weight * step).min(tenant.cap);
         }
         self.now += step;
     }
 
     fn forget_after_idling(&mut self, time: u64) {
         if self.busy().count() == 0 && time - self.busy_until >= self.horizon {
-            self.move_to(self.now + self.cap + self.floor);
+            self.move_to(self.now + 2 * i128::from(CREDIT_CYCLES_MAX) * ONE_CYCLE);
         }
         self.busy_until = time;
     }
@@ -185,9 +189,9 @@ impl Model {
         }
         self.forget_after_idling(time);
         let before = self.get(t).unwrap().clone();
-        let (floor, protection) = (self.floor, self.protection);
+        let protection = self.protection;
         let tenant = self.at(t);
-        tenant.credit = (tenant.credit - i128::from(cycles) * ONE_CYCLE).max(-floor);
+        tenant.credit = (tenant.credit - i128::from(cycles) * ONE_CYCLE).max(-tenant.floor);
         if tenant.state == State::Running {
             tenant.charged = true;
             tenant.used = tenant.used.saturating_add(cycles);
@@ -235,6 +239,10 @@ impl Model {
         self.tenants[usize::from(t)].get_or_insert(Tenant {
             weight: i128::from(weight.thousandths()),
             credit: self.cap,
+            cap: self.cap,
+            floor: self.floor,
+            overrun: RxOverrun::Drop,
+            mark_depth: 0,
             state: State::Asleep,
             old_since: 0,
             charged: false,
@@ -253,6 +261,41 @@ impl Model {
         if self.get(t).is_some() {
             self.at(t).weight = i128::from(weight.thousandths());
         }
+    }
+
+    fn set_knobs(&mut self, t: u16, knobs: &TenantKnobs) {
+        if self.get(t).is_some() {
+            let tenant = self.at(t);
+            tenant.weight = i128::from(knobs.weight.thousandths());
+            tenant.cap = i128::from(knobs.cap_cycles) * ONE_CYCLE;
+            tenant.floor = i128::from(knobs.floor_cycles) * ONE_CYCLE;
+            tenant.credit = tenant.credit.clamp(-tenant.floor, tenant.cap);
+            tenant.overrun = knobs.rx_overrun;
+            tenant.mark_depth = i128::from(knobs.mark_depth_cycles) * ONE_CYCLE;
+        }
+    }
+
+    /// As the rules are written, one by one.
+    fn verdict(&self, t: u16, stage: Stage, ecn_capable: bool) -> Verdict {
+        let Some(tenant) = self.get(t).filter(|_| self.must_yield(t)) else {
+            return Verdict::Deliver;
+        };
+        let markable = ecn_capable && stage == Stage::PostAttribution;
+        let shallow = tenant.credit > -tenant.mark_depth;
+        match (tenant.overrun, ecn_capable, shallow) {
+            (RxOverrun::Drop, _, _)
+            | (RxOverrun::MarkThenDrop, false, _)
+            | (RxOverrun::MarkThenDrop, true, false) => Verdict::Drop,
+            (RxOverrun::Mark | RxOverrun::MarkThenDrop, _, _) if markable => Verdict::Mark,
+            _ => Verdict::Deliver,
+        }
+    }
+
+    fn must_yield(&self, t: u16) -> bool {
+        let Some(tenant) = self.get(t) else { return false };
+        let listed = !self.new.is_empty() || !self.old.is_empty();
+        let behind = self.first_tag().is_some_and(|first| first < self.tag(tenant));
+        self.protection && tenant.credit <= 0 && (listed || behind)
     }
 
     fn set_protection(&mut self, on: bool) {
@@ -279,6 +322,7 @@ enum Op {
     Add(u16, Weight),
     Remove(u16),
     SetWeight(u16, Weight),
+    SetKnobs(u16, TenantKnobs),
     SetProtection(bool),
     Pass(u64),
 }
@@ -292,6 +336,24 @@ fn cycles() -> impl Strategy<Value = u64> {
     ]
 }
 
+fn knobs() -> impl Strategy<Value = TenantKnobs> {
+    let overrun = prop::sample::select(RxOverrun::ALL.as_slice());
+    (any_weight(), 10_000u64..100_000, 5000u64..300_000, overrun, 0u64..100_000).prop_map(
+        |(weight, cap_cycles, floor_cycles, rx_overrun, depth)| TenantKnobs {
+            weight,
+            cap_cycles,
+            floor_cycles,
+            rx_overrun,
+            mark_depth_cycles: depth.min(floor_cycles),
+            ..TenantKnobs::new(&config())
+        },
+    )
+}
+
+fn config() -> SchedulerConfig {
+    SchedulerConfig { floor_cycles: 300_000, horizon_cycles: 300_000, ..SchedulerConfig::default() }
+}
+
 fn op() -> impl Strategy<Value = Op> {
     let t = || 0..TENANTS;
     prop_oneof![
@@ -303,6 +365,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (t(), any_weight()).prop_map(|(t, weight)| Op::Add(t, weight)),
         1 => t().prop_map(Op::Remove),
         1 => (t(), any_weight()).prop_map(|(t, weight)| Op::SetWeight(t, weight)),
+        1 => (t(), knobs()).prop_map(|(t, knobs)| Op::SetKnobs(t, knobs)),
         1 => prop::bool::weighted(0.8).prop_map(Op::SetProtection),
         3 => (0u64..400_000).prop_map(Op::Pass),
     ]
@@ -317,13 +380,9 @@ struct Pair {
 
 impl Pair {
     fn new() -> Self {
-        let config = SchedulerConfig {
-            floor_cycles: 300_000,
-            horizon_cycles: 300_000,
-            ..SchedulerConfig::default()
-        };
-        let real = Scheduler::new(config, TENANTS).unwrap();
-        let mut pair = Self { real, model: Model::new(config), running: VecDeque::new(), time: 0 };
+        let real = Scheduler::new(config(), TENANTS).unwrap();
+        let mut pair =
+            Self { real, model: Model::new(config()), running: VecDeque::new(), time: 0 };
         for t in 1..TENANTS - 1 {
             pair.apply(Op::Add(t, Weight::from_thousandths(u32::from(t) * 700).unwrap()));
         }
@@ -370,6 +429,11 @@ impl Pair {
                 assert_eq!(real.set_weight(index(t), weight).is_ok(), model.get(t).is_some());
                 model.set_weight(t, weight);
             }
+            Op::SetKnobs(t, knobs) => {
+                let known = model.get(t).is_some();
+                assert_eq!(real.set_knobs(index(t), &knobs).is_ok(), known);
+                model.set_knobs(t, &knobs);
+            }
             Op::SetProtection(on) => {
                 real.set_protection(on);
                 model.set_protection(on);
@@ -385,8 +449,8 @@ impl Pair {
             let credit = model.get(t).map(|tenant| tenant.credit);
             assert_eq!(real.credit_scaled(index(t)).map(i128::from), credit, "credit of {t}");
             assert_eq!(real.in_debt(index(t)), credit.is_some_and(|credit| credit <= 0));
-            if let Some(credit) = credit {
-                assert!((-model.floor..=model.cap).contains(&credit), "credit of {t}: {credit}");
+            if let Some(Tenant { credit, cap, floor, .. }) = model.get(t).cloned() {
+                assert!((-floor..=cap).contains(&credit), "credit of {t}: {credit}");
                 assert_eq!(i128::from(real.credit_cycles(index(t))), ceil(credit));
             }
         }
@@ -399,10 +463,16 @@ impl Pair {
             assert!(model.first_tag().is_none_or(|first| first >= model.now));
         }
         for t in 0..TENANTS {
-            let Some(tenant) = model.get(t) else { continue };
-            let behind = model.first_tag().is_some_and(|first| first < model.tag(tenant));
-            let must_yield = model.protection && tenant.credit <= 0 && (listed || behind);
-            assert_eq!(real.must_yield(index(t)), must_yield, "{t}");
+            assert_eq!(real.must_yield(index(t)), model.must_yield(t), "{t}");
+            for (stage, ecn_capable) in [
+                (Stage::Early, false),
+                (Stage::Early, true),
+                (Stage::PostAttribution, false),
+                (Stage::PostAttribution, true),
+            ] {
+                let verdict = real.verdict(index(t), stage, ecn_capable);
+                assert_eq!(verdict, model.verdict(t, stage, ecn_capable), "{t}");
+            }
         }
     }
 }
