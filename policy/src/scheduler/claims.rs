@@ -43,9 +43,11 @@ impl Scheduler {
     }
 
     /// What to do with a received packet of a tenant, by the rule that was set for it: anything but
-    /// [`Verdict::Deliver`] only when it must yield ([`must_yield`](Self::must_yield)). To be asked
-    /// after the packet's cost so far was charged; `ecn_capable` is whether its IP header carries
-    /// ECT(0), ECT(1) or CE.
+    /// [`Verdict::Deliver`] only when it must yield ([`must_yield`](Self::must_yield)). `ecn_capable`
+    /// is whether the packet's IP header carries ECT(0), ECT(1) or CE.
+    ///
+    /// To be asked when the packets before it were charged, but not yet the packet itself: to be
+    /// looked at must not condemn it, or a tenant near zero would pay for all and receive none.
     #[inline]
     #[must_use]
     pub fn verdict(&self, tenant: TenantIndex, stage: Stage, ecn_capable: bool) -> Verdict {

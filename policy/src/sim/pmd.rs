@@ -226,20 +226,18 @@ impl Simulation {
         self.longest.rx_cycles = self.longest.rx_cycles.max(self.now_cycles - begun_cycles);
     }
 
+    /// Both verdicts come before the packet's own cost is charged.
     fn receive_one(&mut self, spec: &StreamSpec) -> Verdict {
         let owner = spec.owner;
-        self.charge(owner, spec.parse_cycles);
-        let early = match spec.early {
-            true => self.scheduler.verdict(owner, Stage::Early, spec.ecn_capable),
-            false => Verdict::Deliver,
+        let verdict = |stage| self.scheduler.verdict(owner, stage, spec.ecn_capable);
+        let dropped_early = spec.early && verdict(Stage::Early) == Verdict::Drop;
+        let verdict = verdict(Stage::PostAttribution);
+        let (verdict, cost_cycles) = match verdict {
+            _ if dropped_early => (Verdict::Drop, 0),
+            Verdict::Drop => (verdict, spec.classify_cycles),
+            _ => (verdict, spec.classify_cycles + spec.deliver_cycles),
         };
-        let verdict = match early {
-            Verdict::Drop => early,
-            _ => self.scheduler.verdict(owner, Stage::PostAttribution, spec.ecn_capable),
-        };
-        if verdict != Verdict::Drop {
-            self.charge(owner, spec.deliver_cycles);
-        }
+        self.charge(owner, spec.parse_cycles + cost_cycles);
         if let Some(owner) = self.get_mut(owner) {
             let received = &mut owner.outcome.received;
             received.dropped += u64::from(verdict == Verdict::Drop);

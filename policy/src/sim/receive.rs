@@ -14,7 +14,9 @@ pub struct StreamSpec {
     pub owner: TenantIndex,
     /// To fetch and parse a packet, after which its owner is known.
     pub parse_cycles: u64,
-    /// To classify and deliver it.
+    /// To classify it, after which its owner is known in any case.
+    pub classify_cycles: u64,
+    /// To deliver it.
     pub deliver_cycles: u64,
     /// Its packets can be marked.
     pub ecn_capable: bool,

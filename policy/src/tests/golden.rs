@@ -106,7 +106,12 @@ fn golden_local_and_coordinated_refill() {
 }
 
 /// A tenant that sends now and then, beside one that packets are sent to.
-fn beside_a_receiver(overrun: RxOverrun, mark_depth_cycles: u64, sender: Sender) -> Simulation {
+fn beside_a_receiver(
+    rx_overrun: RxOverrun,
+    mark_depth_cycles: u64,
+    sender: Sender,
+    early: bool,
+) -> Simulation {
     let config = SchedulerConfig::default();
     let requests = Arrivals::Every { period_cycles: 50_000, packets: 1, first_cycles: 77 };
     let sending = Arrivals::Saturating;
@@ -116,14 +121,15 @@ fn beside_a_receiver(overrun: RxOverrun, mark_depth_cycles: u64, sender: Sender)
         TenantSpec { weight: Weight::ONE, cost_cycles: 900, arrivals: sending },
     ];
     let mut simulation = Simulation::new(config, specs).unwrap().with_turn_overhead_cycles(60);
-    let knobs = TenantKnobs { rx_overrun: overrun, mark_depth_cycles, ..TenantKnobs::new(&config) };
+    let knobs = TenantKnobs { rx_overrun, mark_depth_cycles, ..TenantKnobs::new(&config) };
     simulation.scheduler.set_knobs(B, &knobs).unwrap();
     simulation.add_stream(StreamSpec {
         owner: B,
         parse_cycles: 90,
-        deliver_cycles: 500,
+        classify_cycles: 200,
+        deliver_cycles: 300,
         ecn_capable: true,
-        early: false,
+        early,
         sender,
     });
     simulation
@@ -134,24 +140,29 @@ fn beside_a_receiver(overrun: RxOverrun, mark_depth_cycles: u64, sender: Sender)
 #[test]
 fn golden_received_packets() {
     let mut table = String::from(
-        "sender     rx_overrun     depth | delivered  marked dropped    lost B-share% | A: p50   p99 wait-max\n",
+        "sender     owner rx_overrun     depth | delivered  marked dropped    lost B-share% | A: p50   p99 wait-max\n",
     );
-    let flood = Sender::OpenLoop { period_cycles: 400 };
+    // To fetch and classify takes 290 cycles of 500: more than the share of B, if all are.
+    let flood = Sender::OpenLoop { period_cycles: 500 };
     let listening = Sender::Adaptive { round_cycles: 50_000 };
-    let modes = RxOverrun::ALL.map(|overrun| (flood, overrun, 20_000));
-    let depths = [0, 2500, 5000, 10_000, 20_000, 40_000, 80_000, 320_000]
-        .map(|depth| (listening, RxOverrun::MarkThenDrop, depth));
-    let others = [RxOverrun::Drop, RxOverrun::Mark].map(|overrun| (listening, overrun, 0));
-    for (sender, overrun, depth) in modes.into_iter().chain(others).chain(depths) {
-        let mut simulation = beside_a_receiver(overrun, depth, sender);
+    let early = [true, false].map(|early| (flood, RxOverrun::Drop, 0, early));
+    let modes = RxOverrun::ALL.map(|overrun| (listening, overrun, 0, false));
+    let others = [RxOverrun::Mark, RxOverrun::MarkThenDrop, RxOverrun::None];
+    let others = others.map(|overrun| (flood, overrun, 20_000, true));
+    let depths = [1250, 2500, 5000, 10_000, 20_000, 80_000]
+        .map(|depth| (listening, RxOverrun::MarkThenDrop, depth, false));
+    let scenes = early.into_iter().chain(others).chain(modes).chain(depths);
+    for (sender, overrun, depth, early) in scenes {
+        let mut simulation = beside_a_receiver(overrun, depth, sender, early);
         simulation.run(5_000_000);
         simulation.reset_outcomes();
         simulation.run(100_000_000);
         let (victim, received) = (simulation.outcome(A), simulation.outcome(B).received);
         let kind = if sender == flood { "flood" } else { "listening" };
+        let known = if early { "early" } else { "late" };
         writeln!(
             table,
-            "{kind:<10} {overrun:<14} {depth:>5} | {:>9} {:>7} {:>7} {:>7} {:>8.2} | {:>6} {:>5} {:>8}",
+            "{kind:<10} {known:<5} {overrun:<14} {depth:>5} | {:>9} {:>7} {:>7} {:>7} {:>8.2} | {:>6} {:>5} {:>8}",
             received.delivered,
             received.marked,
             received.dropped,

@@ -39,16 +39,23 @@ fn stream() -> impl Strategy<Value = StreamSpec> {
         (20_000u64..200_000).prop_map(|round_cycles| Sender::Adaptive { round_cycles }),
     ];
     let bits = (any::<bool>(), any::<bool>());
-    (1..=TENANTS, 20u64..200, 100u64..3000, bits, sender).prop_map(
-        |(owner, parse_cycles, deliver_cycles, (ecn_capable, early), sender)| StreamSpec {
-            owner: index(owner),
-            parse_cycles,
-            deliver_cycles,
-            ecn_capable,
-            early,
-            sender,
+    (1..=TENANTS, 20u64..200, 50u64..1500, 50u64..1500, bits, sender).prop_map(
+        |(owner, parse_cycles, classify_cycles, deliver_cycles, (ecn_capable, early), sender)| {
+            StreamSpec {
+                owner: index(owner),
+                parse_cycles,
+                classify_cycles,
+                deliver_cycles,
+                ecn_capable,
+                early,
+                sender,
+            }
         },
     )
+}
+
+fn cost_cycles(stream: &StreamSpec) -> u64 {
+    stream.parse_cycles + stream.classify_cycles + stream.deliver_cycles
 }
 
 /// A tenant that waits with credit: since when, and the turns that others have had meanwhile.
@@ -79,7 +86,7 @@ proptest! {
             simulation.scheduler.set_knobs(index(t), &knobs).unwrap();
         }
         streams.iter().for_each(|stream| simulation.add_stream(*stream));
-        let rx_most = streams.iter().map(|s| s.parse_cycles + s.deliver_cycles).max().unwrap_or(0);
+        let rx_most = streams.iter().map(cost_cycles).max().unwrap_or(0);
         let task_cycles = |t: u16| quantum_cycles + specs[usize::from(t - 1)].cost_cycles;
         let mut waits = [None::<Wait>; TENANTS as usize + 1];
         while simulation.now_cycles() < 4_000_000 {

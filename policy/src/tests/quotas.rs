@@ -126,7 +126,9 @@ fn a_burst_of_set_ups_refills_and_a_clock_that_steps_back_gives_nothing() {
         |bucket: &mut SetupBucket, now| (0..1_000_000).take_while(|_| bucket.take(now)).count();
     assert_eq!(take_all(&mut bucket, 0), 12_500);
     assert_eq!(take_all(&mut bucket, tsc_hz / 100), 1000);
-    assert_eq!(take_all(&mut bucket, 0), 0);
+    for now in [0, tsc_hz / 100] {
+        assert_eq!(take_all(&mut bucket, now), 0);
+    }
     assert_eq!(take_all(&mut bucket, tsc_hz), 12_500);
     // A lower rate does not give back what was used, and keeps to its own burst.
     bucket.set_rate(8000, tsc_hz);
