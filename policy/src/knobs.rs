@@ -47,7 +47,7 @@ impl TenantKnobs {
             rx_overrun: RxOverrun::default(),
             mark_depth_cycles: scheduler.cap_cycles.min(scheduler.floor_cycles),
             setups_per_second: 100_000,
-            megaflows: 64 * 1024,
+            megaflows: 16 * 1024,
             subtables: 64,
             arena_bytes: 256 * 1024,
             exact_entries: 64 * 1024,

@@ -50,7 +50,7 @@ pub const SETUP_BURST_MIN: u64 = 32;
 /// Most megaflows of one tenant: the largest table that can be configured.
 pub const MEGAFLOWS_MAX: u64 = 1 << 22;
 /// Most subtables of one tenant: the largest number that can be configured.
-pub const SUBTABLES_MAX: u64 = 4096;
+pub const SUBTABLES_MAX: u64 = 32_768;
 /// Most exact-match entries of one tenant: the largest table that can be configured.
 pub const EXACT_ENTRIES_MAX: u64 = 1 << 24;
 

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-
 use super::locate::{KeyPath, Step};
 use super::{Config, FailMode, MAX_QUEUE_PAIRS, PortConfig};
 use crate::limits::{MAX_BRIDGES, MAX_CONTROLLERS, MAX_OFPORT, MAX_SOCKET_PATH_BYTES};
