@@ -14,6 +14,7 @@ mod byte_ring;
 mod control;
 mod counters;
 mod handoff;
+mod histogram;
 mod lane;
 pub mod limits;
 mod mail;
@@ -27,6 +28,7 @@ mod token_bucket;
 
 pub use control::{ControlError, Datapath, DatapathConfig, PortHandle, StartError, TenantSettings};
 pub use counters::{PortCounters, PortSnapshot};
+pub use histogram::Histogram;
 pub use megaflow::{Megaflow, MegaflowStats, Op};
 pub use meter::{BandStats, Meter, MeterBand, MeterConfig, MeterStats, MeterUnit, TooManyBands};
 pub use shared::{PmdSnapshot, TenantSnapshot};

@@ -1,10 +1,12 @@
 //! What a PMD publishes: plain counters that it alone writes and anybody reads.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use tollgate_policy::TenantIndex;
 
+use crate::histogram::{Histogram, HistogramCells};
 use crate::limits::MAX_TENANTS;
+use crate::megaflow::single_writer_add;
 
 /// One tenant's figures on one PMD.
 #[derive(Debug, Default)]
@@ -15,6 +17,40 @@ pub(crate) struct TenantCells {
     pub(crate) slack_turns: AtomicU64,
     pub(crate) gated_turns: AtomicU64,
     pub(crate) packets: AtomicU64,
+    pub(crate) waits: HistogramCells,
+    pub(crate) over_share_drops: AtomicU64,
+    pub(crate) early_drops: AtomicU64,
+    pub(crate) marks: AtomicU64,
+}
+
+impl TenantCells {
+    pub(crate) fn dropped_over_share(&self) {
+        single_writer_add(&self.over_share_drops, 1);
+    }
+
+    fn snapshot(&self) -> TenantSnapshot {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        TenantSnapshot {
+            cycles: load(&self.cycles),
+            credit_cycles: self.credit_cycles.load(Ordering::Relaxed),
+            funded_turns: load(&self.funded_turns),
+            slack_turns: load(&self.slack_turns),
+            gated_turns: load(&self.gated_turns),
+            packets: load(&self.packets),
+            wait_cycles: self.waits.snapshot(),
+            over_share_drops: load(&self.over_share_drops),
+            early_drops: load(&self.early_drops),
+            marks: load(&self.marks),
+        }
+    }
+
+    /// The tenant goes: the next one with its index starts at zero.
+    pub(crate) fn clear(&self) {
+        self.waits.clear();
+        for counter in [&self.over_share_drops, &self.early_drops, &self.marks] {
+            counter.store(0, Ordering::Relaxed);
+        }
+    }
 }
 
 /// One PMD's figures.
@@ -28,6 +64,12 @@ pub(crate) struct PmdShared {
     pub(crate) idle_cycles: AtomicU64,
     pub(crate) stolen_cycles: AtomicU64,
     pub(crate) tenants: Box<[TenantCells]>,
+    /// Accounts from this on were never used.
+    pub(crate) tenants_end: AtomicUsize,
+    pub(crate) task_cycles: HistogramCells,
+    pub(crate) rx_cycles: HistogramCells,
+    pub(crate) system_cycles: HistogramCells,
+    pub(crate) scan_cycles: HistogramCells,
     pub(crate) tasks: AtomicU64,
     pub(crate) cut_tasks: AtomicU64,
     pub(crate) packets: AtomicU64,
@@ -54,6 +96,11 @@ impl PmdShared {
             idle_cycles: zero(),
             stolen_cycles: zero(),
             tenants: (0..MAX_TENANTS).map(|_| TenantCells::default()).collect(),
+            tenants_end: AtomicUsize::new(1),
+            task_cycles: HistogramCells::default(),
+            rx_cycles: HistogramCells::default(),
+            system_cycles: HistogramCells::default(),
+            scan_cycles: HistogramCells::default(),
             tasks: zero(),
             cut_tasks: zero(),
             packets: zero(),
@@ -71,14 +118,9 @@ impl PmdShared {
 
     pub(crate) fn snapshot(&self, pmd: usize, core: usize) -> PmdSnapshot {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let tenants = self.tenants.iter().map(|cells| TenantSnapshot {
-            cycles: load(&cells.cycles),
-            credit_cycles: cells.credit_cycles.load(Ordering::Relaxed),
-            funded_turns: load(&cells.funded_turns),
-            slack_turns: load(&cells.slack_turns),
-            gated_turns: load(&cells.gated_turns),
-            packets: load(&cells.packets),
-        });
+        // Those that were never used are left out: most of a snapshot would be zeros.
+        let used = self.tenants_end.load(Ordering::Relaxed);
+        let tenants = self.tenants.iter().take(used).map(TenantCells::snapshot);
         PmdSnapshot {
             pmd,
             core,
@@ -86,6 +128,10 @@ impl PmdShared {
             idle_cycles: load(&self.idle_cycles),
             stolen_cycles: load(&self.stolen_cycles),
             tenants: tenants.collect(),
+            task_cycles: self.task_cycles.snapshot(),
+            rx_cycles: self.rx_cycles.snapshot(),
+            system_cycles_per_turn: self.system_cycles.snapshot(),
+            scan_cycles: self.scan_cycles.snapshot(),
             heartbeat: load(&self.heartbeat),
             tasks: load(&self.tasks),
             cut_tasks: load(&self.cut_tasks),
@@ -118,6 +164,15 @@ pub struct TenantSnapshot {
     pub gated_turns: u64,
     /// Packets taken from its ports.
     pub packets: u64,
+    /// How long its turns within its credit were waited for: from when its work was seen, or its
+    /// turn before ended with some left.
+    pub wait_cycles: Histogram,
+    /// Its packets that were dropped, after their owner was found, because it was over its share.
+    pub over_share_drops: u64,
+    /// The same, by configured addresses before classification.
+    pub early_drops: u64,
+    /// Its packets that were marked (ECN CE) instead.
+    pub marks: u64,
 }
 
 /// One PMD at one moment. Counters never go back while the PMD runs.
@@ -133,8 +188,18 @@ pub struct PmdSnapshot {
     pub idle_cycles: u64,
     /// Cycles in which the kernel ran something else, with evidence.
     pub stolen_cycles: u64,
-    /// Every account, by [`TenantIndex`]; the first is `system`.
+    /// Every account that was ever used, by [`TenantIndex`]; the first is `system`.
     pub tenants: Vec<TenantSnapshot>,
+    /// Tasks.
+    pub task_cycles: Histogram,
+    /// Service to packets whose owner shows only later: one burst from an uplink, or what other PMDs
+    /// have handed over by one turn.
+    pub rx_cycles: Histogram,
+    /// What lay before a task, when there was mail, housekeeping, or a frame of nobody's; the look at
+    /// quiet tenants included.
+    pub system_cycles_per_turn: Histogram,
+    /// What lay before any other task: a look at quiet tenants, and the choice of the next.
+    pub scan_cycles: Histogram,
     /// Turns of the poll loop.
     pub heartbeat: u64,
     /// Tasks run.

@@ -172,6 +172,32 @@ fn the_books_close_and_a_burned_cycle_is_charged_to_who_burned_it() {
 }
 
 #[test]
+fn histograms_hold_each_task_and_the_wait_for_each_funded_turn() {
+    let _alone = alone();
+    let switch = BenchSwitch::start(&config(), &[1.0; 4], pairs(vec![5000; 4]));
+    let mut guests = switch.attach(|_| ());
+    let traffic = vec![PairConfig::stream("a", "p0", "p1"), PairConfig::stream("b", "p2", "p3")];
+    let received = |report: &Report| report.pairs.iter().all(|pair| pair.received > 20);
+    run_until(&mut guests, &phase(traffic, 100), received);
+    switch.quiet_counters(0);
+    switch.quiet_counters(2);
+    let pmd = switch.pmd();
+    assert_eq!(pmd.task_cycles.count(), pmd.tasks);
+    assert_eq!(pmd.scan_cycles.count() + pmd.system_cycles_per_turn.count(), pmd.tasks);
+    assert_eq!(pmd.rx_cycles.count(), 0, "nothing comes from an uplink or another PMD");
+    // Each packet burns as much.
+    assert!(pmd.task_cycles.quantile_cycles(1.0).unwrap() > 5000);
+    for tenant in [switch.tenants[0], switch.tenants[2]] {
+        let tenant = pmd.tenant(tenant);
+        assert_eq!(tenant.wait_cycles.count(), tenant.funded_turns, "{tenant:?}");
+        assert!(tenant.funded_turns > 0);
+    }
+    assert_eq!(pmd.tenants.len(), 5, "accounts that nobody has used are left out");
+    drop(guests);
+    switch.stop();
+}
+
+#[test]
 fn saturating_tenants_share_the_core_by_weight_and_a_new_weight_acts_at_once() {
     let _alone = alone();
     // A full ring is then 20 ms of work: the tenants have some even while the generator is away.

@@ -74,6 +74,8 @@ drop_reasons! {
     PortDown = "port_down",
     /// The tenant is over its share of the core while others have work.
     TenantOverShare = "tenant_over_share",
+    /// The same, found by configured addresses before the packet was classified.
+    TenantOverShareEarly = "tenant_over_share_early",
     /// A meter's band says drop.
     Meter = "meter",
     /// A copy for the controller: the tenant sends it more than its limit allows.

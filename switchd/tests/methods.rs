@@ -222,6 +222,14 @@ fn the_books_of_a_pmd_add_up() {
     assert!(elapsed > 0);
     assert!(booked.abs_diff(elapsed) <= elapsed / 100, "{booked} of {elapsed}");
     assert!(stats["tsc_hz"].as_u64().unwrap() > 100_000_000);
+    for (name, cycles) in pmd["tenants"].as_object().unwrap() {
+        let details = &pmd["tenant_details"][name];
+        assert_eq!(&details["cycles"], cycles);
+        assert_eq!((&details["wait"], &details["marks"]), (&json!([]), &json!(0)));
+        let drops = json!({"tenant_over_share": 0, "tenant_over_share_early": 0});
+        assert_eq!(details["drops"], drops);
+    }
+    assert_eq!(pmd["histograms"], json!({"task": [], "rx": [], "system": [], "scan": []}));
 
     let beats = cycles("heartbeat");
     let later = daemon.call("pmd_stats", json!({}));

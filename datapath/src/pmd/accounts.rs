@@ -130,6 +130,12 @@ impl Accounts {
         }
     }
 
+    /// What was spent on no tenant's behalf so far.
+    #[inline]
+    pub(crate) fn system_cycles(&self) -> u64 {
+        self.books.of(Account::Tenant(TenantIndex::SYSTEM))
+    }
+
     /// Whether work for a tenant that cannot wait is to be dropped: it would be at the expense of
     /// one who has a better claim. An idle core drops nothing, nor does one without protection.
     pub(crate) fn is_over_share(&self, tenant: TenantIndex) -> bool {

@@ -18,10 +18,12 @@ impl Pmd {
     /// a tenant in debt is dropped, after it is attributed, while a funded one has work.
     pub(crate) fn take_handed_frames(&mut self) -> bool {
         let mut payer: Option<TenantIndex> = None;
+        let mut began_tsc = 0;
         for _ in 0..HANDOFFS_PER_TURN {
             if payer.is_none() && !self.handoff_in.is_empty() {
                 // What came before in this turn was mail.
                 self.accounts.lap(Account::Tenant(TenantIndex::SYSTEM));
+                began_tsc = self.accounts.last_tsc();
             }
             let Some(handed) = self.handoff_in.pop() else { break };
             // The ingress port may be gone; then so are its counters, and nobody is left to pay.
@@ -38,6 +40,9 @@ impl Pmd {
             let over_share = self.accounts.is_over_share(tenant);
             if over_share {
                 counters.dropped(DropReason::TenantOverShare, 1);
+                if let Some(cells) = self.shared.tenants.get(usize::from(tenant.0)) {
+                    cells.dropped_over_share();
+                }
             } else {
                 let frame = OwnedFrame::new(&mut self.returned, handed.frame);
                 let now_tsc = self.accounts.last_tsc();
@@ -55,6 +60,7 @@ impl Pmd {
         if let Some(tenant) = payer {
             self.publish(tenant);
             self.accounts.lap_tenant(tenant);
+            self.shared.rx_cycles.record(self.accounts.last_tsc().saturating_sub(began_tsc));
         }
         payer.is_some()
     }

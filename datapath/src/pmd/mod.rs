@@ -137,19 +137,26 @@ impl Pmd {
     pub(crate) fn run(&mut self) {
         self.accounts.start();
         while !self.stopping {
-            let moved = self.take_mail() | self.take_handed_frames() | self.take_portless();
+            let system_before = self.accounts.system_cycles();
+            let mut moved = self.take_mail() | self.take_portless();
+            let received = self.take_handed_frames();
             let now_tsc = self.accounts.last_tsc();
             let scheduler = &mut self.accounts.scheduler;
             self.tenants.scan(&mut self.ports, now_tsc, |tenant| scheduler.wake(tenant, now_tsc));
             if now_tsc >= self.housekeeping_due_tsc {
                 self.housekeeping(now_tsc);
+                moved = true;
             }
             match self.accounts.scheduler.next(now_tsc) {
                 Some(turn) => {
                     self.accounts.lap(Account::Tenant(TenantIndex::SYSTEM));
+                    let cycles = self.accounts.system_cycles() - system_before;
+                    let shared = &self.shared;
+                    let what = if moved { &shared.system_cycles } else { &shared.scan_cycles };
+                    what.record(cycles);
                     self.task(turn);
                 }
-                None if moved => {
+                None if moved || received => {
                     self.accounts.lap(Account::Tenant(TenantIndex::SYSTEM));
                 }
                 None => {

@@ -39,7 +39,11 @@ impl Pmd {
             Mail::TenantAdd(settings, slot) => {
                 // Refused only where the control side has lost count; then the slot goes back.
                 match self.accounts.scheduler.tenant_add(slot.index, settings.weight) {
-                    Ok(()) => self.tenants.put(slot).map(Discard::Tenant),
+                    Ok(()) => {
+                        let end = usize::from(slot.index.0) + 1;
+                        self.shared.tenants_end.fetch_max(end, Relaxed);
+                        self.tenants.put(slot).map(Discard::Tenant)
+                    }
                     Err(_) => Some(Discard::Tenant(slot)),
                 }
             }
@@ -55,6 +59,9 @@ impl Pmd {
             Mail::TenantRemove(tenant) => {
                 let _ = self.accounts.scheduler.tenant_remove(tenant);
                 self.accounts.retire(tenant);
+                if let Some(cells) = self.shared.tenants.get(usize::from(tenant.0)) {
+                    cells.clear();
+                }
                 self.tenants.take(tenant).map(Discard::Tenant)
             }
             Mail::PortAdd(slot) => self.ports.put(slot).map(Discard::Port),

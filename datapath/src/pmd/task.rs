@@ -53,6 +53,7 @@ impl Pmd {
     pub(crate) fn task(&mut self, turn: Turn) {
         let started_tsc = self.accounts.last_tsc();
         let deadline_tsc = started_tsc.saturating_add(turn.budget_cycles);
+        self.begin_task(turn, started_tsc);
         let answered = self.send_answers(turn.tenant, deadline_tsc);
         self.send_injections(turn.tenant, deadline_tsc);
         let ring_began_tsc = self.accounts.last_tsc();
@@ -61,6 +62,17 @@ impl Pmd {
             served = self.serve_ring(turn, deadline_tsc);
         }
         self.end_task(turn.tenant, served, ring_began_tsc);
+        self.shared.task_cycles.record(self.accounts.last_tsc().saturating_sub(started_tsc));
+    }
+
+    /// Notes how long the turn was waited for.
+    fn begin_task(&mut self, turn: Turn, started_tsc: u64) {
+        if !turn.slack
+            && let Some(slot) = self.tenants.get(turn.tenant)
+            && let Some(cells) = self.shared.tenants.get(usize::from(turn.tenant.0))
+        {
+            cells.waits.record(started_tsc.saturating_sub(slot.work_since_tsc));
+        }
     }
 
     /// Charges what is left to charge, learns from it, and tells the scheduler.
@@ -75,6 +87,7 @@ impl Pmd {
         let now_tsc = self.accounts.last_tsc();
         if let Some(slot) = self.tenants.get_mut(tenant) {
             slot.learn_cost(served as u64, now_tsc.saturating_sub(ring_began_tsc));
+            slot.work_since_tsc = now_tsc;
         }
         self.accounts.scheduler.done(tenant, has_more, now_tsc);
     }

@@ -17,6 +17,8 @@ pub(crate) struct TenantSlot {
     packet_cost_cycles: u64,
     /// In one of the scheduler's lists.
     pub(crate) listed: bool,
+    /// While it is listed: when its work was seen, or its last turn ended.
+    pub(crate) work_since_tsc: u64,
     pub(crate) packets: u64,
 }
 
@@ -29,6 +31,7 @@ impl TenantSlot {
             next_ring: 0,
             packet_cost_cycles: 200,
             listed: false,
+            work_since_tsc: 0,
             packets: 0,
         }
     }
@@ -149,6 +152,7 @@ impl TenantTable {
                 && slot.has_work(ports, now_tsc)
             {
                 slot.listed = true;
+                slot.work_since_tsc = now_tsc;
                 found(*index);
             }
         }

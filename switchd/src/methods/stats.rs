@@ -1,7 +1,8 @@
 //! `pmd_stats`
 
 use serde_json::{Map, Value, json};
-use tollgate_datapath::PmdSnapshot;
+use tollgate_datapath::{Histogram, PmdSnapshot, TenantSnapshot};
+use tollgate_frame::DropReason;
 use tollgate_policy::TenantIndex;
 
 use super::Outcome;
@@ -34,6 +35,10 @@ fn describe(pmd: &PmdSnapshot, tenants: &[TenantSummary]) -> Value {
         .iter()
         .map(|tenant| (tenant.name.clone(), pmd.tenant(tenant.index).cycles.into()))
         .collect();
+    let details: Map<String, Value> = tenants
+        .iter()
+        .map(|tenant| (tenant.name.clone(), describe_tenant(&pmd.tenant(tenant.index))))
+        .collect();
     json!({
         "pmd": pmd.pmd,
         "core": pmd.core,
@@ -42,6 +47,13 @@ fn describe(pmd: &PmdSnapshot, tenants: &[TenantSummary]) -> Value {
         "system_cycles": pmd.system_cycles(),
         "stolen_cycles": pmd.stolen_cycles,
         "tenants": books,
+        "tenant_details": details,
+        "histograms": {
+            "task": buckets(&pmd.task_cycles),
+            "rx": buckets(&pmd.rx_cycles),
+            "system": buckets(&pmd.system_cycles_per_turn),
+            "scan": buckets(&pmd.scan_cycles),
+        },
         "packets": pmd.packets,
         "cycles_per_packet": pmd.cycles_per_packet(),
         "exact_hits": pmd.exact_hits,
@@ -57,4 +69,43 @@ fn describe(pmd: &PmdSnapshot, tenants: &[TenantSummary]) -> Value {
         "notifications": pmd.notifications,
         "heartbeat": pmd.heartbeat,
     })
+}
+
+fn describe_tenant(tenant: &TenantSnapshot) -> Value {
+    let drops = [
+        (DropReason::TenantOverShare, tenant.over_share_drops),
+        (DropReason::TenantOverShareEarly, tenant.early_drops),
+    ];
+    let drops: Map<String, Value> = drops
+        .into_iter()
+        .map(|(reason, count)| (reason.as_str().to_owned(), count.into()))
+        .collect();
+    json!({
+        "cycles": tenant.cycles,
+        "packets": tenant.packets,
+        "credit_cycles": tenant.credit_cycles,
+        "funded_turns": tenant.funded_turns,
+        "slack_turns": tenant.slack_turns,
+        "gated_turns": tenant.gated_turns,
+        "wait": buckets(&tenant.wait_cycles),
+        "drops": drops,
+        "marks": tenant.marks,
+    })
+}
+
+/// Pairs of a bucket's least cycles and its count; the next bucket begins at twice as many.
+fn buckets(histogram: &Histogram) -> Value {
+    histogram.non_zero().map(|(least_cycles, count)| json!([least_cycles, count])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_histogram_is_shown_by_its_buckets_that_are_not_empty() {
+        let mut histogram = Histogram::default();
+        (histogram.0[0], histogram.0[11]) = (2, 5);
+        assert_eq!(buckets(&histogram), json!([[0, 2], [2048, 5]]));
+    }
 }
