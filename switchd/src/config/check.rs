@@ -96,7 +96,7 @@ fn check_bridges(config: &Config, found: &mut Found) {
             let path = path!("bridges", index, "controllers");
             found.push((path, format!("at most {MAX_CONTROLLERS} controllers")));
         }
-        if bridge.flows_per_table.is_some_and(|flows| !(1..=RULES_PER_TABLE).contains(&flows)) {
+        if !(1..=RULES_PER_TABLE).contains(&bridge.flows_per_table) {
             let path = path!("bridges", index, "flows_per_table");
             found.push((path, format!("must be 1 to {RULES_PER_TABLE}")));
         }

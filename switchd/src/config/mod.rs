@@ -119,9 +119,9 @@ pub struct BridgeConfig {
     /// What becomes of its flows while no controller is there.
     #[serde(default)]
     pub fail_mode: FailMode,
-    /// Flows that each of its tables takes; as many as there can be when not given.
-    #[serde(default)]
-    pub flows_per_table: Option<usize>,
+    /// Flows that each of its tables takes.
+    #[serde(default = "every_rule")]
+    pub flows_per_table: usize,
     /// What happens to one more.
     #[serde(default)]
     pub overflow: Overflow,
@@ -130,9 +130,13 @@ pub struct BridgeConfig {
 impl BridgeConfig {
     /// How many flows its tables take.
     pub fn table_limits(&self) -> TableLimits {
-        let rules = self.flows_per_table.unwrap_or(RULES_PER_TABLE);
-        TableLimits { rules, overflow: self.overflow }
+        TableLimits { rules: self.flows_per_table, overflow: self.overflow }
     }
+}
+
+/// As many flows as a table can hold.
+fn every_rule() -> usize {
+    RULES_PER_TABLE
 }
 
 /// What becomes of a bridge's flows while none of its controllers is there.
