@@ -23,12 +23,16 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 fn main() -> ExitCode {
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
+            if let Some(message) = unsupported_verb(&error) {
+                output::fail(&message);
+                return ExitCode::FAILURE;
+            }
             // Help and version go to standard output and are no failure.
             let _ = error.print();
             return match error.kind() {
@@ -47,6 +51,14 @@ fn main() -> ExitCode {
             output::fail(&format!("{error:#}"));
             ExitCode::FAILURE
         }
+    }
+}
+
+/// What to say about a verb that ovs-ofctl has and this program has not.
+fn unsupported_verb(error: &clap::Error) -> Option<String> {
+    match error.get(ContextKind::InvalidSubcommand)? {
+        ContextValue::String(verb) => Some(format!("{verb}: {}", cli::unsupported::reason(verb)?)),
+        _ => None,
     }
 }
 

@@ -381,6 +381,30 @@ fn options_are_accepted_before_and_after_the_verb_and_wrong_ones_refused() {
 }
 
 #[test]
+fn verbs_of_ovs_ofctl_that_are_not_supported_are_refused_as_such() {
+    let dir = tempdir().unwrap();
+    for (verb, reason) in [
+        ("add-group", "groups are not supported"),
+        ("ct-flush-zone", "connection tracking is not supported"),
+        ("snoop", "use monitor for what the switch reports"),
+    ] {
+        let failure = ofctl(dir.path(), &[verb, "br0", "x"]).failure();
+        assert_eq!(failure, format!("ofctl: {verb}: {reason}"));
+    }
+    serve(dir.path(), Behaviour::default());
+    for (option, reason) in [
+        ("watch:", "watch:: watching the flow tables is not supported"),
+        ("invalid_ttl", "invalid_ttl: OpenFlow 1.3 has no such configuration"),
+        ("many", "many: expected a number of bytes from 0 to 65535"),
+    ] {
+        let failure = ofctl(dir.path(), &["monitor", "br0", option]).failure();
+        assert_eq!(failure, format!("ofctl: {reason}"));
+    }
+    let outcome = ofctl(dir.path(), &["dump-flowz", "br0"]);
+    assert!(outcome.err.contains("dump-flows"), "{}", outcome.err);
+}
+
+#[test]
 fn a_port_number_that_no_port_can_have_is_refused_as_ovs_ofctl_does() {
     let dir = tempdir().unwrap();
     let sent = serve(dir.path(), Behaviour::default());

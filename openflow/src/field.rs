@@ -142,6 +142,8 @@ impl Prerequisite {
 
 /// OXM class of the fields that the specification defines.
 pub const OXM_CLASS_BASIC: u16 = 0x8000;
+/// OXM class of Nicira's first set of fields, those of OpenFlow 1.0.
+pub const OXM_CLASS_NXM0: u16 = 0x0000;
 /// OXM class of Nicira's second set of fields.
 pub const OXM_CLASS_NXM1: u16 = 0x0001;
 /// OXM class of experimenter fields, whose header is followed by an experimenter id.

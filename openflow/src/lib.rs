@@ -29,6 +29,7 @@ pub mod message;
 pub mod meter;
 pub mod multipart;
 mod nicira;
+mod nxm;
 pub mod oxm;
 pub mod packet_out;
 pub mod port;

@@ -78,8 +78,9 @@ pub(crate) enum FlowCommand {
     /// (To standard output; ovs-ofctl writes them to standard error.)
     Monitor {
         bridge: String,
-        /// Bytes of a packet that misses all flows; default: as the switch has it
-        miss_len: Option<u16>,
+        /// Bytes of a packet that are sent at most; default: as the switch has it
+        #[arg(value_name = "MISS_LEN")]
+        options: Vec<String>,
     },
     /// Print the counters of the queues
     QueueStats { bridge: String, port: Option<String>, queue: Option<String> },

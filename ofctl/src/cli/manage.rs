@@ -34,6 +34,9 @@ pub(crate) enum ManageCommand {
     #[command(subcommand)]
     Pmd(PmdCommand),
     /// Follow a packet through the tables, and say what becomes of it and who pays
+    #[command(override_usage = "ofctl trace BRIDGE FLOW\n       \
+                                ofctl trace BRIDGE --in-port PORT HEX\n       \
+                                ofctl trace BRIDGE --in-port PORT --pcap FILE")]
     Trace(Trace),
     /// Print the cached decisions, of one bridge or of all
     DumpMegaflows { bridge: Option<String> },

@@ -2,6 +2,7 @@
 
 mod flow;
 mod manage;
+pub(crate) mod unsupported;
 
 use std::path::PathBuf;
 
@@ -15,8 +16,8 @@ pub(crate) use self::manage::{
 
 /// Controls a running Tollgate switch.
 ///
-/// Flow commands have ovs-ofctl's verbs, grammar and output. BRIDGE is the name of a bridge, or
-/// unix:PATH for the OpenFlow socket of any switch.
+/// Flow commands have ovs-ofctl's verbs, grammar and output. For them BRIDGE is the name of a bridge,
+/// or of any switch that speaks OpenFlow 1.3 unix:PATH or tcp:HOST[:PORT].
 #[derive(Debug, Parser)]
 #[command(name = "ofctl", version, disable_help_subcommand = true)]
 pub(crate) struct Cli {

@@ -47,7 +47,7 @@ pub(crate) fn run(cli: &Cli, command: &FlowCommand) -> anyhow::Result<ExitCode> 
         C::DumpTables { bridge } => dump::tables(open(bridge)?),
         C::ModPort { bridge, port, change } => ports::change(open(bridge)?, port, change),
         C::PacketOut { bridge, packet } => packets::send(open(bridge)?, packet),
-        C::Monitor { bridge, miss_len } => packets::monitor(open(bridge)?, *miss_len),
+        C::Monitor { bridge, options } => packets::monitor(open(bridge)?, options),
         C::QueueStats { bridge, port, queue } => {
             ports::queues(open(bridge)?, port.as_deref(), queue.as_deref())
         }

@@ -41,7 +41,11 @@ pub(super) fn send(mut session: Session<'_>, arguments: &[String]) -> anyhow::Re
 }
 
 /// Prints what the switch reports, until it goes.
-pub(super) fn monitor(mut session: Session<'_>, miss_len: Option<u16>) -> anyhow::Result<()> {
+pub(super) fn monitor(mut session: Session<'_>, options: &[String]) -> anyhow::Result<()> {
+    let mut miss_len = None;
+    for option in options {
+        miss_len = Some(miss_send_len(option)?);
+    }
     let names = session.printed_names()?;
     if let Some(miss_send_len) = miss_len {
         let (Message::GetConfigReply(config), _) =
@@ -75,6 +79,20 @@ pub(super) fn monitor(mut session: Session<'_>, miss_len: Option<u16>) -> anyhow
         };
         print(&text)?;
         answer(&mut session, header, message)?;
+    }
+}
+
+/// The number that an option of `monitor` is; ovs-ofctl's others are not supported.
+fn miss_send_len(option: &str) -> anyhow::Result<u16> {
+    match option {
+        "invalid_ttl" => bail!("invalid_ttl: OpenFlow 1.3 has no such configuration"),
+        "resume" => bail!("resume: packets are not paused here"),
+        option if option.starts_with("watch:") => {
+            bail!("{option}: watching the flow tables is not supported")
+        }
+        option => option
+            .parse()
+            .map_err(|_| anyhow!("{option}: expected a number of bytes from 0 to {}", u16::MAX)),
     }
 }
 

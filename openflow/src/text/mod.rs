@@ -1,13 +1,21 @@
 //! The flow language of `ovs-ofctl`: what it accepts and what it prints for OpenFlow 1.3.
 //!
 //! Differences from `ovs-ofctl` 3.1, on purpose:
-//! - A match or action whose prerequisite is missing (`tp_dst=80` without `tcp`) is an error that
-//!   says what is missing; `ovs-ofctl` drops the field and goes on.
+//! - A match or action whose prerequisite is missing (`tp_dst=80` without `tcp`, an ICMPv6 code that
+//!   is not 0 with `nd_target`, ports of `ip_frag=later`) is an error that says what is missing;
+//!   `ovs-ofctl` drops the field and goes on. The VLAN id of a packet that may have no tag cannot be
+//!   moved to.
 //! - A field given twice with different values is an error; there the last one wins.
 //! - Values out of range (`dl_vlan=5000`, `1.2.3.400`) and numbers with a leading zero, which
 //!   there are octal, are errors.
 //! - `vlan_vid=10`, which can match nothing because a tagged packet has the present bit, is an
 //!   error that names `dl_vlan=10`.
+//! - `load` and `move` of `NXM_OF_VLAN_TCI` and `NXM_OF_IP_TOS` take bits of one of the fields in
+//!   them only: `NXM_OF_VLAN_TCI[0..11]`, `[13..15]`, `NXM_OF_IP_TOS[2..7]`.
+//! - Numbers may be hexadecimal wherever there is a number, and an IPv6 mask may begin with any
+//!   digit.
+//! - What Open vSwitch has beyond this (tunnels, connection tracking, `learn`, output to a register
+//!   ...) is refused as not supported.
 
 mod actions;
 mod assign;
