@@ -1,5 +1,6 @@
 //! The daemon from start to end.
 
+use std::mem::ManuallyDrop;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,6 +78,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     switch.close();
     pipeline.stop();
     datapath.stop();
+    // Millions of rules take seconds to free one by one; the process ends with them.
+    let _tables = ManuallyDrop::new(pipeline);
     drop(switch);
     runtime.shutdown_timeout(RUNTIME_GRACE);
     outcome

@@ -5,6 +5,7 @@ mod bridges;
 mod controllers;
 mod error;
 mod insight;
+mod links;
 mod of_bridge;
 mod ports;
 mod registry;
@@ -12,6 +13,7 @@ mod tenants;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use tokio::task::AbortHandle;
 use tollgate_datapath::Datapath;
 use tollgate_vhost::PortSocket;
 
@@ -27,6 +29,7 @@ pub use insight::MegaflowSummary;
 pub use ports::PortSummary;
 pub use tenants::{TenantChange, TenantSummary};
 
+use links::LinkWatch;
 use registry::Registry;
 
 /// At shutdown: enough that slow ones do not add up, few enough to be had at once.
@@ -48,6 +51,8 @@ pub struct Switch {
     change: Mutex<Change>,
     /// What is there. Held for moments only, so that listing never waits for a change.
     registry: Arc<RwLock<Registry>>,
+    /// The task that tells controllers of guests that come and go.
+    links: AbortHandle,
 }
 
 /// Whether changes are still allowed.
@@ -65,6 +70,13 @@ impl Switch {
         run_dir: RunDir,
         runtime: tokio::runtime::Handle,
     ) -> Self {
+        let registry = Arc::<RwLock<Registry>>::default();
+        let links = LinkWatch {
+            registry: Arc::clone(&registry),
+            pipeline: Arc::clone(&pipeline),
+            events: Arc::clone(&events),
+        };
+        let links = runtime.spawn(links.run()).abort_handle();
         Self {
             datapath,
             pipeline,
@@ -73,7 +85,8 @@ impl Switch {
             host: HostIdentity::of_this_host(),
             runtime,
             change: Mutex::new(Change { closed: false }),
-            registry: Arc::default(),
+            registry,
+            links,
         }
     }
 
@@ -107,6 +120,7 @@ impl Switch {
     pub fn close(&self) {
         let mut change = self.change.lock().unwrap_or_else(PoisonError::into_inner);
         change.closed = true;
+        self.links.abort();
         let registry = std::mem::take(&mut *self.registry_mut());
         drop(registry.bridges);
         end_sessions(registry.ports.into_values().map(|port| port.socket).collect());

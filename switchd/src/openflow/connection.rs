@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tollgate_openflow::Message;
 
-use super::peer::{Item, Kind, Peer};
+use super::peer::{Kind, Peer};
 use super::session::{Session, Verdict};
 use super::socket::{Socket, Watched};
 use super::stream::Messages;
@@ -80,15 +80,11 @@ async fn write(
             sink.finish();
             return Ok(());
         }
-        for item in items {
-            match item {
-                Item::Reply(messages) => buffer.extend_from_slice(&messages),
-                Item::Event(event) => buffer.extend_from_slice(&notify::encode(&event, &*bridge)),
-            }
-        }
+        notify::encode(items, &*bridge, &mut buffer);
         for piece in buffer.chunks(WRITE_BYTES) {
             timeout(stall, sink.write_all(piece)).await??;
         }
+        peer.sent(Vec::new());
         buffer.clear();
         buffer.shrink_to(WRITE_BYTES);
     }

@@ -5,10 +5,21 @@ use tollgate_openflow::event::{FlowRemoved, PacketIn, PortStatus};
 use tollgate_openflow::port::OFP_NO_BUFFER;
 
 use super::Bridge;
+use super::peer::Item;
 use crate::pipeline::{Event, FlowRemovedEvent, FlowRemovedReason, PacketInEvent};
 
+/// Appends what is to be sent.
+pub(super) fn encode(items: Vec<Item>, bridge: &dyn Bridge, buffer: &mut Vec<u8>) {
+    for item in items {
+        match item {
+            Item::Reply(messages) => buffer.extend_from_slice(&messages),
+            Item::Event(event) => buffer.extend_from_slice(&encode_event(&event, bridge)),
+        }
+    }
+}
+
 /// The bytes of an event; an event is in reply to nothing, so its xid is 0.
-pub(super) fn encode(event: &Event, bridge: &dyn Bridge) -> Vec<u8> {
+fn encode_event(event: &Event, bridge: &dyn Bridge) -> Vec<u8> {
     let message = match event {
         Event::PacketIn(packet) => packet_in(packet),
         Event::FlowRemoved(flow) => flow_removed(flow),

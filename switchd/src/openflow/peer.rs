@@ -99,6 +99,8 @@ struct State {
     packet_in_bytes: usize,
     notices: usize,
     lost: Lost,
+    /// Somebody has taken messages and not sent them yet: what follows has to wait.
+    sending: bool,
     /// Nothing more is queued, and what is there is the last.
     closed: bool,
 }
@@ -124,6 +126,7 @@ impl Peer {
             packet_in_bytes: 0,
             notices: 0,
             lost: Lost::default(),
+            sending: false,
             closed: false,
         };
         Self { state: Mutex::new(state), queued: Notify::new(), taken: Notify::new() }
@@ -157,14 +160,18 @@ impl Peer {
 
     /// Queues whole messages, whether or not there is room; see [`is_full`](Self::is_full).
     pub(super) fn reply(&self, messages: Vec<u8>) {
-        let mut state = self.state();
-        if state.closed || messages.is_empty() {
-            return;
-        }
-        state.reply_bytes += messages.len();
-        state.queue.push_back(Item::Reply(messages));
-        drop(state);
+        self.reply_later(messages);
         self.queued.notify_one();
+    }
+
+    /// Queues whole messages for whoever sends next, which is the caller, with
+    /// [`take_now`](Self::take_now).
+    pub(super) fn reply_later(&self, messages: Vec<u8>) {
+        let mut state = self.state();
+        if !state.closed && !messages.is_empty() {
+            state.reply_bytes += messages.len();
+            state.queue.push_back(Item::Reply(messages));
+        }
     }
 
     /// Whether no more replies should be made for now.
@@ -207,33 +214,58 @@ impl Peer {
     }
 
     /// Waits for messages and takes some, at least `bytes` of them if there are so many; none when
-    /// none will come any more.
+    /// none will come any more. Until [`sent`](Self::sent) nobody else gets any.
     pub(super) async fn take(&self, bytes: usize) -> Vec<Item> {
         loop {
             let queued = self.queued.notified();
-            let (items, closed) = self.take_some(bytes);
-            if !items.is_empty() {
-                self.taken.notify_one();
-            }
-            if closed || !items.is_empty() {
+            let items = self.take_now(bytes);
+            if !items.is_empty() || self.is_over() {
                 return items;
             }
             queued.await;
         }
     }
 
-    fn take_some(&self, wanted_bytes: usize) -> (Vec<Item>, bool) {
+    /// Takes messages as [`take`](Self::take) does if there are any and nobody is sending.
+    pub(super) fn take_now(&self, wanted_bytes: usize) -> Vec<Item> {
         let mut items = Vec::new();
         let mut bytes = 0;
         let mut state = self.state();
-        while bytes < wanted_bytes
+        while !state.sending
+            && bytes < wanted_bytes
             && let Some(item) = state.queue.pop_front()
         {
             bytes += item.bytes();
             state.count_out(&item);
             items.push(item);
         }
-        (items, state.closed)
+        state.sending |= !items.is_empty();
+        drop(state);
+        if !items.is_empty() {
+            self.taken.notify_one();
+        }
+        items
+    }
+
+    /// What was taken is sent, but for `rest`, which is next.
+    pub(super) fn sent(&self, rest: Vec<u8>) {
+        let mut state = self.state();
+        state.sending = false;
+        if !rest.is_empty() {
+            state.reply_bytes += rest.len();
+            state.queue.push_front(Item::Reply(rest));
+        }
+        let more = state.closed || !state.queue.is_empty();
+        drop(state);
+        if more {
+            self.queued.notify_one();
+        }
+    }
+
+    /// Whether there is nothing to send and never will be.
+    fn is_over(&self) -> bool {
+        let state = self.state();
+        state.closed && state.queue.is_empty() && !state.sending
     }
 }
 

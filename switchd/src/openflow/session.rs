@@ -74,9 +74,10 @@ impl Session {
         self.membership.peer()
     }
 
-    /// Answers the whole messages in `bytes` from `start` on. Returns how far it came.
-    pub(super) fn work(&mut self, bytes: &[u8], start: usize) -> (usize, Verdict) {
-        let mut messages = Messages::new(bytes, start);
+    /// Answers the whole messages in `bytes`. Returns how far it came. The answers are for the
+    /// caller to send.
+    pub(super) fn work(&mut self, bytes: &[u8]) -> (usize, Verdict) {
+        let mut messages = Messages::new(bytes, 0);
         let verdict = self.work_through(bytes, &mut messages);
         self.flush_flow_mods(bytes);
         self.flush();
@@ -194,7 +195,7 @@ impl Session {
     /// Queues the answers made so far.
     fn flush(&mut self) {
         let answers = std::mem::take(&mut self.answers);
-        self.peer().reply(answers);
+        self.peer().reply_later(answers);
     }
 }
 

@@ -128,18 +128,31 @@ impl Socket {
         }
     }
 
-    /// Writes all of `bytes`.
-    pub(super) async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
-        while !bytes.is_empty() {
-            match send(self, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-                Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
+    /// Writes what there is room for; how much that was.
+    pub(super) fn write_now(&self, bytes: &[u8]) -> io::Result<usize> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            match send(self, rest, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                Ok(written) => rest = rest.get(written..).unwrap_or_default(),
                 Err(Errno::INTR) => {}
-                // Watched for as long as there is no room: what arrives wakes the runtime too.
-                Err(Errno::AGAIN) => self.try_clone()?.watch()?.writable().await?,
+                Err(Errno::AGAIN) => break,
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(())
+        Ok(bytes.len() - rest.len())
+    }
+
+    /// Writes all of `bytes`.
+    pub(super) async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        loop {
+            let written = self.write_now(bytes)?;
+            bytes = bytes.get(written..).unwrap_or_default();
+            if bytes.is_empty() {
+                return Ok(());
+            }
+            // Watched for as long as there is no room: what arrives wakes the runtime too.
+            self.try_clone()?.watch()?.writable().await?;
+        }
     }
 
     /// Lets the other end know that nothing more comes.

@@ -4,8 +4,10 @@
 use std::io;
 use std::time::Duration;
 
+use super::notify;
 use super::session::{Session, Verdict};
 use super::socket::Socket;
+use crate::limits::WRITE_BYTES;
 
 /// What a thread needs to go on with a conversation.
 pub(super) struct Worker {
@@ -28,13 +30,14 @@ impl Worker {
     /// conversation is over.
     pub(super) fn work(&mut self) -> io::Result<Verdict> {
         loop {
-            let (done, verdict) = self.session.work(&self.buffer, 0);
+            let (done, verdict) = self.session.work(&self.buffer);
             self.buffer.drain(..done);
-            if verdict != Verdict::Continue {
-                return Ok(verdict);
-            }
-            if self.session.peer().is_closed() {
-                return Ok(Verdict::Close);
+            self.send_answers()?;
+            match verdict {
+                Verdict::Paused if !self.session.peer().is_full() => continue,
+                Verdict::Paused | Verdict::Close => return Ok(verdict),
+                Verdict::Continue if self.session.peer().is_closed() => return Ok(Verdict::Close),
+                Verdict::Continue => {}
             }
             if done < SMALL_BYTES {
                 std::thread::yield_now();
@@ -43,6 +46,27 @@ impl Worker {
                 Some(0) => return Ok(Verdict::Close),
                 Some(_) => {}
                 None => return Ok(Verdict::Continue),
+            }
+        }
+    }
+
+    /// Sends what is queued as far as there is room, unless the connection's writer is at it. The
+    /// rest is the writer's.
+    fn send_answers(&self) -> io::Result<()> {
+        let peer = self.session.peer();
+        loop {
+            let items = peer.take_now(WRITE_BYTES);
+            if items.is_empty() {
+                return Ok(());
+            }
+            let mut buffer = Vec::new();
+            notify::encode(items, &*self.session.bridge, &mut buffer);
+            let written = self.source.write_now(&buffer)?;
+            buffer.drain(..written);
+            let stuck = !buffer.is_empty();
+            peer.sent(buffer);
+            if stuck {
+                return Ok(());
             }
         }
     }

@@ -52,7 +52,7 @@ mod walk;
 
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::thread::{JoinHandle, Thread};
 
@@ -122,6 +122,9 @@ pub struct Pipeline {
     ledger: Arc<Ledger>,
     orders: Mutex<mpsc::Sender<Order>>,
     errands: mpsc::SyncSender<Errand>,
+    /// Packets of controllers, and how many of them a barrier has seen through.
+    packets_sent: AtomicU64,
+    packets_decided: AtomicU64,
     stopping: Arc<AtomicBool>,
     revalidator: Thread,
     slow_path: OnceLock<Thread>,
@@ -155,6 +158,8 @@ impl Pipeline {
             ledger: Arc::clone(&ledger),
             orders: Mutex::new(orders),
             errands,
+            packets_sent: AtomicU64::new(0),
+            packets_decided: AtomicU64::new(0),
             slow_path: OnceLock::new(),
             stopping: Arc::clone(&stopping),
             revalidator: revalidator.thread().clone(),
@@ -427,6 +432,7 @@ impl Pipeline {
     pub fn packet_out(&self, bridge: BridgeId, request: &PacketOut) -> Result<(), FlowError> {
         let outgoing = Outgoing::new(bridge, request)?;
         self.errand(Errand::Send(Box::new(outgoing)));
+        self.packets_sent.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
@@ -460,10 +466,16 @@ impl Pipeline {
     /// controllers have been decided.
     pub fn barrier(&self) {
         self.core.tell_pmds();
+        let sent = self.packets_sent.load(Ordering::Relaxed);
+        if sent == self.packets_decided.load(Ordering::Relaxed) {
+            // Most barriers follow flow-mods only: the slow path need not be waited for.
+            return;
+        }
         let (fence, passed) = mpsc::channel();
         if self.errand(Errand::Fence(fence)) {
             // Fails when the slow path has stopped.
             let _ = passed.recv();
+            self.packets_decided.fetch_max(sent, Ordering::Relaxed);
         }
     }
 }
