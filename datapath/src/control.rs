@@ -14,7 +14,7 @@ use tollgate_vhost::{Notifier, RingHost};
 
 use crate::counters::{PortCounters, PortSnapshot};
 use crate::handoff::handoff_mesh;
-use crate::lane::lane;
+use crate::lane::{LaneBell, lane};
 use crate::limits::{
     DEFAULT_PUNT_PPS, INJECTION_SLOTS, MAX_PORTS, MAX_PORTS_PER_TENANT, MAX_TENANTS,
     PUNT_BURST_DIVISOR, RETURN_SLOTS, STALE_PER_MAIL,
@@ -182,6 +182,7 @@ struct PmdHandle {
     core: usize,
     mailbox: Arc<Mailbox>,
     shared: Arc<PmdShared>,
+    bell: Arc<LaneBell>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -224,6 +225,7 @@ impl Datapath {
             homebound.push(home);
             let portless_counters = Arc::new(PortCounters::default());
             portless.push(Arc::clone(&portless_counters));
+            let bell = Arc::<LaneBell>::default();
             let notifier = Notifier::new().map_err(StartError::Notifier)?;
             let parts = PmdParts {
                 index,
@@ -236,11 +238,12 @@ impl Datapath {
                 portless: portless_out.take(),
                 portless_counters,
                 waker: Arc::clone(&waker),
+                bell: Arc::clone(&bell),
                 notifier,
             };
             let thread = spawn_pinned(index, core, Pmd::new(parts)?)?;
             let thread = Mutex::new(Some(thread));
-            pmds.push(PmdHandle { core, mailbox: Arc::new(mailbox), shared, thread });
+            pmds.push(PmdHandle { core, mailbox: Arc::new(mailbox), shared, bell, thread });
         }
         let registry = Registry {
             tenants: vec![None; MAX_TENANTS],
@@ -292,7 +295,8 @@ impl Datapath {
         let tenant = TenantIndex(free.ok_or(ControlError::TooManyTenants)? as u16);
         let punt_limit = settings.punt_limit(self.tsc_hz);
         for (pmd, handle) in self.pmds.iter().enumerate() {
-            let (pmd_end, slow_end) = lane(pmd, tenant, Arc::clone(&punt_limit));
+            let (pmd_end, slow_end) =
+                lane(pmd, tenant, Arc::clone(&punt_limit), Arc::clone(&handle.bell));
             // The slow path hears of the lane before the first miss can be in it.
             let _ = self.lane_changes.send(LaneChange::Add(slow_end));
             let slot = Box::new(TenantSlot::new(tenant, pmd_end));

@@ -2,19 +2,70 @@
 //! misses neither fill nor delay another's.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use rtrb::{Consumer, Producer, RingBuffer};
+use rtrb::{Consumer, Producer, PushError, RingBuffer};
 use tollgate_packet::{FlowKey, PortIndex};
 use tollgate_policy::TenantIndex;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::byte_ring::{RecordConsumer, RecordProducer, byte_ring};
 use crate::limits::{
-    INJECTION_SLOTS, MISS_ARENA_BYTES, PENDING_FLOWS, PENDING_PROBES, PUNT_ARENA_BYTES, REPLY_SLOTS,
+    INJECTION_SLOTS, MAX_TENANTS, MISS_ARENA_BYTES, PENDING_FLOWS, PENDING_PROBES,
+    PUNT_ARENA_BYTES, REPLY_SLOTS,
 };
 use crate::megaflow::Megaflow;
 use crate::slow_path::MissKind;
 use crate::token_bucket::TokenBucket;
+
+/// By which the slow path tells a PMD whose lanes it has put something in, so that a turn need not
+/// look at every tenant's.
+#[derive(Debug)]
+pub(crate) struct LaneBell {
+    /// Bit per word that is not zero.
+    summary: AtomicU64,
+    /// Bit per tenant.
+    tenants: [AtomicU64; MAX_TENANTS / 64],
+}
+
+impl Default for LaneBell {
+    fn default() -> Self {
+        Self {
+            summary: AtomicU64::new(0),
+            tenants: [const { AtomicU64::new(0) }; MAX_TENANTS / 64],
+        }
+    }
+}
+
+impl LaneBell {
+    /// After something was put in the tenant's lane.
+    pub(crate) fn ring(&self, tenant: TenantIndex) {
+        let (word, bit) = (usize::from(tenant.0) / 64, tenant.0 % 64);
+        if let Some(tenants) = self.tenants.get(word) {
+            tenants.fetch_or(1 << bit, Ordering::Release);
+            self.summary.fetch_or(1 << word, Ordering::Release);
+        }
+    }
+
+    /// Names each tenant for whom it has rung since the last time. One load when there is none.
+    #[inline]
+    pub(crate) fn answer(&self, mut tenant: impl FnMut(TenantIndex)) {
+        if self.summary.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let mut words = self.summary.swap(0, Ordering::Acquire);
+        while words != 0 {
+            let word = words.trailing_zeros() as usize;
+            words &= words - 1;
+            let Some(tenants) = self.tenants.get(word) else { break };
+            let mut bits = tenants.swap(0, Ordering::Acquire);
+            while bits != 0 {
+                tenant(TenantIndex((word * 64) as u16 + bits.trailing_zeros() as u16));
+                bits &= bits - 1;
+            }
+        }
+    }
+}
 
 /// What stands in front of the frame in a record of a miss or a punt.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -79,8 +130,9 @@ pub(crate) struct SlowLane {
     /// The next record is taken from the punts, if there is one: the two take turns.
     pub(crate) punts_next: bool,
     pub(crate) punt_limit: Arc<TokenBucket>,
-    pub(crate) replies: Producer<Reply>,
-    pub(crate) injections: Producer<Injection>,
+    replies: Producer<Reply>,
+    injections: Producer<Injection>,
+    bell: Arc<LaneBell>,
 }
 
 /// Makes both ends of a tenant's lane on one PMD. The limit is the tenant's, on all PMDs together.
@@ -88,6 +140,7 @@ pub(crate) fn lane(
     pmd: usize,
     tenant: TenantIndex,
     punt_limit: Arc<TokenBucket>,
+    bell: Arc<LaneBell>,
 ) -> (PmdLane, SlowLane) {
     let (misses_in, misses) = byte_ring(MISS_ARENA_BYTES);
     let (punts_in, punts) = byte_ring(PUNT_ARENA_BYTES);
@@ -101,12 +154,27 @@ pub(crate) fn lane(
         injections: injections_out,
         pending: PendingFlows::new(),
     };
-    let slow_end =
-        SlowLane { pmd, tenant, misses, punts, punts_next: false, punt_limit, replies, injections };
+    let slow_end = SlowLane {
+        pmd,
+        tenant,
+        misses,
+        punts,
+        punts_next: false,
+        punt_limit,
+        replies,
+        injections,
+        bell,
+    };
     (pmd_end, slow_end)
 }
 
 impl PmdLane {
+    /// Whether the slow path has answered, or a controller has put something in.
+    #[inline]
+    pub(crate) fn has_work(&self) -> bool {
+        (self.pending.packets() > 0 && !self.replies.is_empty()) || !self.injections.is_empty()
+    }
+
     /// Queues a packet; `false` when the arena or the table of pending flows is full.
     #[must_use]
     pub(crate) fn queue(
@@ -145,6 +213,21 @@ impl PmdLane {
 }
 
 impl SlowLane {
+    /// Answers a miss. Room is certain: a lane has more answer slots than its arena can hold
+    /// records.
+    pub(crate) fn reply(&mut self, reply: Reply) {
+        let pushed = self.replies.push(reply);
+        debug_assert!(pushed.is_ok(), "a lane cannot hold more answers than misses");
+        self.bell.ring(self.tenant);
+    }
+
+    /// Puts a controller's frame in.
+    pub(crate) fn inject(&mut self, injection: Injection) -> Result<(), PushError<Injection>> {
+        self.injections.push(injection)?;
+        self.bell.ring(self.tenant);
+        Ok(())
+    }
+
     /// Whether the slow path has something to take.
     pub(crate) fn has_records(&self) -> bool {
         !self.misses.is_empty() || !self.punts.is_empty()
@@ -231,6 +314,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_bell_names_each_tenant_once() {
+        let bell = LaneBell::default();
+        let answer = || {
+            let mut named = Vec::new();
+            bell.answer(|tenant| named.push(tenant.0));
+            named
+        };
+        assert!(answer().is_empty());
+        let last = MAX_TENANTS as u16 - 1;
+        for tenant in [last, 64, 1, 63, 1, 700] {
+            bell.ring(TenantIndex(tenant));
+        }
+        assert_eq!(answer(), [1, 63, 64, 700, last]);
+        assert!(answer().is_empty());
+    }
+
+    #[test]
     fn a_flow_is_pending_until_its_last_packet_is_back() {
         let mut pending = PendingFlows::new();
         assert_eq!(pending.enter(7), Some(0));
@@ -247,7 +347,7 @@ mod tests {
     #[test]
     fn a_flood_of_punts_takes_no_room_from_misses_and_half_of_the_turns() {
         let limit = Arc::new(TokenBucket::new(0, 1, 1, 0));
-        let (mut pmd, mut slow) = lane(0, TenantIndex(1), limit);
+        let (mut pmd, mut slow) = lane(0, TenantIndex(1), limit, Arc::default());
         let (port, key, frame) = (PortIndex(3), FlowKey::default(), [7; 1500]);
         while pmd.punt(port, &key, &frame) {}
         assert!(pmd.queue(port, &key, 1, &frame) && pmd.queue(port, &key, 2, &frame));

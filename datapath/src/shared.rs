@@ -73,6 +73,7 @@ pub(crate) struct PmdShared {
     pub(crate) tasks: AtomicU64,
     pub(crate) cut_tasks: AtomicU64,
     pub(crate) packets: AtomicU64,
+    pub(crate) ring_looks: AtomicU64,
     pub(crate) exact_hits: AtomicU64,
     pub(crate) megaflow_hits: AtomicU64,
     pub(crate) subtable_probes: AtomicU64,
@@ -104,6 +105,7 @@ impl PmdShared {
             tasks: zero(),
             cut_tasks: zero(),
             packets: zero(),
+            ring_looks: zero(),
             exact_hits: zero(),
             megaflow_hits: zero(),
             subtable_probes: zero(),
@@ -136,6 +138,7 @@ impl PmdShared {
             tasks: load(&self.tasks),
             cut_tasks: load(&self.cut_tasks),
             packets: load(&self.packets),
+            ring_looks: load(&self.ring_looks),
             exact_hits: load(&self.exact_hits),
             megaflow_hits: load(&self.megaflow_hits),
             subtable_probes: load(&self.subtable_probes),
@@ -208,6 +211,9 @@ pub struct PmdSnapshot {
     pub cut_tasks: u64,
     /// Packets taken from ports.
     pub packets: u64,
+    /// Looks at rings that were not known to have work, without those of turns that had nothing else
+    /// to do.
+    pub ring_looks: u64,
     /// Packets decided by the exact-match table.
     pub exact_hits: u64,
     /// Packets decided by a megaflow lookup.

@@ -264,17 +264,17 @@ impl SlowPathEnd {
             return Err(InjectError::Length(frame.len()));
         }
         self.take_changes();
-        let ring = match ingress {
-            None => &mut self.portless,
+        let injection = Injection { port: ingress, frame, megaflow };
+        let outcome = match ingress {
+            None => self.portless.push(injection),
             Some(port) => {
                 let (tenant, pmd) = *self.ports.get(&port).ok_or(InjectError::NoSuchPort)?;
                 let mut lanes = self.lanes.iter_mut();
                 let lane = lanes.find(|lane| lane.tenant == tenant && lane.pmd == pmd);
-                &mut lane.ok_or(InjectError::NoSuchPort)?.injections
+                lane.ok_or(InjectError::NoSuchPort)?.inject(injection)
             }
         };
-        let injection = Injection { port: ingress, frame, megaflow };
-        ring.push(injection).map_err(|PushError::Full(_)| InjectError::Full)
+        outcome.map_err(|PushError::Full(_)| InjectError::Full)
     }
 
     /// Answers a miss; the PMD sends the packet. The answer is lost only if the tenant is gone. A
@@ -288,9 +288,7 @@ impl SlowPathEnd {
         let reply = Reply { port, key_hash, frame, megaflow, install, punt };
         let mut lanes = self.lanes.iter_mut();
         if let Some(lane) = lanes.find(|lane| lane.tenant == tenant && lane.pmd == pmd) {
-            // Room is certain: a lane has more answer slots than its arena can hold records.
-            let pushed = lane.replies.push(reply);
-            debug_assert!(pushed.is_ok(), "a lane cannot hold more answers than misses");
+            lane.reply(reply);
         }
     }
 

@@ -134,6 +134,26 @@ impl Backoff {
         }
     }
 
+    /// Looks at a few queues that are not due, those first that were looked at longest ago: for a
+    /// core that has nothing else to do.
+    #[inline]
+    pub fn scan_ahead(
+        &mut self,
+        now_cycles: u64,
+        looks: usize,
+        mut has_work: impl FnMut(u16) -> bool,
+    ) {
+        for _ in 0..looks {
+            let heads = self.levels.iter().filter_map(|level| level.queues.head());
+            let looked_at = |queue: &u16| {
+                self.queues.get(usize::from(*queue)).map_or(0, |entry| entry.looked_at_cycles)
+            };
+            let oldest = heads.min_by_key(looked_at);
+            let Some(queue) = oldest.filter(|queue| looked_at(queue) < now_cycles) else { break };
+            self.look(queue, now_cycles, &mut has_work);
+        }
+    }
+
     /// Looks at the queues of a level that have waited longest: as many as the pace has it, and all
     /// that are due.
     fn scan_level(

@@ -1,11 +1,14 @@
 //! The polling thread. Everything in here belongs to one thread; the way in and out is mail.
 
 mod accounts;
+#[cfg(test)]
+mod bench;
 mod cache;
 mod egress;
 mod frames;
 mod handed;
 mod owned;
+mod poll;
 mod ports;
 mod post;
 mod punt;
@@ -19,7 +22,7 @@ use rtrb::{Consumer, Producer};
 use tollgate_accel::hash::HashSecret;
 use tollgate_classifier::{ExactTable, MegaflowCache};
 use tollgate_frame::{Burst, Packet};
-use tollgate_policy::{Account, Books, ConfigError, Scheduler, TenantIndex};
+use tollgate_policy::{Account, Backoff, Books, ConfigError, Scheduler, TenantIndex};
 use tollgate_vhost::Notifier;
 
 pub(crate) use self::frames::copy_frame;
@@ -35,8 +38,8 @@ use self::tenants::TenantTable;
 use crate::control::DatapathConfig;
 use crate::counters::PortCounters;
 use crate::handoff::{HandoffIn, HandoffOut};
-use crate::lane::Injection;
-use crate::limits::{HOUSEKEEPING_US, MAX_TENANTS};
+use crate::lane::{Injection, LaneBell};
+use crate::limits::{HOUSEKEEPING_US, MAX_PORTS, MAX_QUEUE_PAIRS, MAX_TENANTS, QUIET_RING_LATE_US};
 use crate::mail::PmdMail;
 use crate::megaflow::single_writer_add;
 use crate::shared::PmdShared;
@@ -55,6 +58,7 @@ pub(crate) struct PmdParts<'a> {
     pub(crate) portless: Option<Consumer<Injection>>,
     pub(crate) portless_counters: Arc<PortCounters>,
     pub(crate) waker: Arc<Waker>,
+    pub(crate) bell: Arc<LaneBell>,
     pub(crate) notifier: Notifier,
 }
 
@@ -64,6 +68,9 @@ pub(crate) struct Pmd {
     accounts: Accounts,
     ports: PortTable,
     tenants: TenantTable,
+    /// Rings that are not known to have work.
+    back_off: Backoff,
+    looks: u64,
     cache: FlowCache,
     burst: Burst,
     egress: Egress,
@@ -78,6 +85,7 @@ pub(crate) struct Pmd {
     notifier: Notifier,
     mail: PmdMail,
     waker: Arc<Waker>,
+    bell: Arc<LaneBell>,
     shared: Arc<PmdShared>,
     /// Stale megaflows that mail has named.
     forgotten: u64,
@@ -100,8 +108,11 @@ impl Pmd {
             portless,
             portless_counters,
             waker,
+            bell,
             notifier,
         } = parts;
+        let us_cycles = tsc_hz / 1_000_000;
+        let rings = (MAX_PORTS * MAX_QUEUE_PAIRS) as u16;
         let mut scheduler = Scheduler::new(config.scheduler, MAX_TENANTS as u16)?;
         scheduler.set_protection(config.protection);
         // Each owner's quota is the whole table: an owner evicts only its own entries, but may fill it.
@@ -113,6 +124,8 @@ impl Pmd {
             accounts: Accounts::new(scheduler, books, Arc::clone(&shared), tsc_hz),
             ports: PortTable::new(),
             tenants: TenantTable::new(),
+            back_off: Backoff::new(rings, QUIET_RING_LATE_US * us_cycles),
+            looks: 0,
             cache: FlowCache::new(index, exact, megaflows, homeward),
             burst: Burst::new(),
             egress: Egress::new(index, handoff_out),
@@ -125,9 +138,10 @@ impl Pmd {
             notifier,
             mail,
             waker,
+            bell,
             shared,
             forgotten: 0,
-            housekeeping_cycles: tsc_hz / 1_000_000 * HOUSEKEEPING_US,
+            housekeeping_cycles: us_cycles * HOUSEKEEPING_US,
             housekeeping_due_tsc: 0,
             stopping: false,
         })
@@ -141,8 +155,7 @@ impl Pmd {
             let mut moved = self.take_mail() | self.take_portless();
             let received = self.take_handed_frames();
             let now_tsc = self.accounts.last_tsc();
-            let scheduler = &mut self.accounts.scheduler;
-            self.tenants.scan(&mut self.ports, now_tsc, |tenant| scheduler.wake(tenant, now_tsc));
+            self.look_around(now_tsc);
             if now_tsc >= self.housekeeping_due_tsc {
                 self.housekeeping(now_tsc);
                 moved = true;
@@ -160,6 +173,7 @@ impl Pmd {
                     self.accounts.lap(Account::Tenant(TenantIndex::SYSTEM));
                 }
                 None => {
+                    self.look_ahead(now_tsc);
                     self.accounts.lap(Account::Idle);
                 }
             }
@@ -180,6 +194,7 @@ impl Pmd {
     /// Copies the figures that are kept in private to where others read them.
     fn publish_figures(&mut self) {
         let shared = &self.shared;
+        shared.ring_looks.store(self.looks, Relaxed);
         shared.exact_hits.store(self.cache.exact_hits, Relaxed);
         shared.megaflow_hits.store(self.cache.megaflow_hits, Relaxed);
         shared.subtable_probes.store(self.cache.subtable_probes, Relaxed);

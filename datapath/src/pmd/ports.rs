@@ -16,6 +16,21 @@ pub(crate) struct RingRef {
     pub(crate) pair: u8,
 }
 
+impl RingRef {
+    /// Its number among all rings that there can be.
+    #[inline]
+    pub(crate) fn queue(self) -> u16 {
+        self.port.0 * MAX_QUEUE_PAIRS as u16 + u16::from(self.pair)
+    }
+
+    /// The ring of a number.
+    #[inline]
+    pub(crate) fn of_queue(queue: u16) -> Self {
+        let pairs = MAX_QUEUE_PAIRS as u16;
+        Self { port: PortIndex(queue / pairs), pair: (queue % pairs) as u8 }
+    }
+}
+
 /// A port with the rings that its guest has started. Made and dropped off the PMD.
 #[derive(Debug)]
 pub(crate) struct PortSlot {

@@ -3,11 +3,13 @@
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use tollgate_packet::PortIndex;
+use tollgate_policy::TenantIndex;
 use tollgate_vhost::ActiveVring;
 
 use crate::limits::MAIL_PER_TURN;
 use crate::mail::{Discard, Mail};
 use crate::pmd::Pmd;
+use crate::pmd::ports::RingRef;
 
 impl Pmd {
     /// Carries out a few orders; `true` when there was one.
@@ -67,20 +69,18 @@ impl Pmd {
             Mail::PortAdd(slot) => self.ports.put(slot).map(Discard::Port),
             Mail::PortRemove(port) => {
                 let slot = self.ports.take(port)?;
-                let tenant = self.tenants.get_mut(slot.tenant);
-                if let Some(tenant) = tenant {
-                    slot.polled_rings().for_each(|ring| tenant.remove_ring(ring));
+                for ring in slot.polled_rings() {
+                    self.forget_ring(slot.tenant, ring);
                 }
                 Some(Discard::Port(slot))
             }
             Mail::RingStart(port, ring) => self.start_ring(port, ring),
             Mail::RingStop(port, vring_index) => {
                 let slot = self.ports.get_mut(port)?;
+                let tenant = slot.tenant;
                 let (ring, polled) = slot.stop(vring_index);
-                if let Some(polled) = polled
-                    && let Some(tenant) = self.tenants.get_mut(slot.tenant)
-                {
-                    tenant.remove_ring(polled);
+                if let Some(polled) = polled {
+                    self.forget_ring(tenant, polled);
                 }
                 ring.map(Discard::Ring)
             }
@@ -106,7 +106,11 @@ impl Pmd {
         }
     }
 
-    fn start_ring(&mut self, port: PortIndex, ring: Box<ActiveVring>) -> Option<Discard> {
+    pub(crate) fn start_ring(
+        &mut self,
+        port: PortIndex,
+        ring: Box<ActiveVring>,
+    ) -> Option<Discard> {
         let Some(slot) = self.ports.get_mut(port) else { return Some(Discard::Ring(ring)) };
         let vring_index = ring.index();
         match slot.start(ring) {
@@ -114,9 +118,20 @@ impl Pmd {
             Ok(None) => None,
             Ok(Some(polled)) => {
                 let listed =
-                    self.tenants.get_mut(slot.tenant).is_some_and(|tenant| tenant.add_ring(polled));
-                if listed { None } else { slot.stop(vring_index).0.map(Discard::Ring) }
+                    self.tenants.get_mut(slot.tenant).is_some_and(|tenant| tenant.add_ring());
+                if !listed {
+                    return slot.stop(vring_index).0.map(Discard::Ring);
+                }
+                self.back_off.emptied(polled.queue(), self.accounts.last_tsc());
+                None
             }
+        }
+    }
+
+    pub(crate) fn forget_ring(&mut self, tenant: TenantIndex, ring: RingRef) {
+        self.back_off.remove(ring.queue());
+        if let Some(slot) = self.tenants.get_mut(tenant) {
+            slot.remove_ring(ring);
         }
     }
 }
@@ -125,40 +140,15 @@ impl Pmd {
 mod tests {
     use std::sync::Arc;
 
-    use rtrb::RingBuffer;
     use tollgate_accel::tsc;
     use tollgate_frame::DropReason;
     use tollgate_packet::{FlowKey, FlowMask, FlowMatch};
     use tollgate_policy::TenantIndex;
-    use tollgate_vhost::Notifier;
 
     use crate::control::{DatapathConfig, forget_orders};
-    use crate::handoff::handoff_mesh;
     use crate::limits::STALE_PER_MAIL;
-    use crate::mail::{Mailbox, mailbox};
     use crate::megaflow::{Megaflow, MegaflowStats};
-    use crate::pmd::{Pmd, PmdParts};
-    use crate::shared::PmdShared;
-
-    /// A PMD that polls when the test says so, without a way home.
-    fn pmd(config: &DatapathConfig) -> (Pmd, Mailbox) {
-        let shared = Arc::new(PmdShared::new());
-        let (mailbox, mail) = mailbox(Arc::clone(&shared));
-        let parts = PmdParts {
-            index: 0,
-            config,
-            handoff: handoff_mesh(1).remove(0),
-            tsc_hz: 1_000_000_000,
-            shared,
-            mail,
-            homeward: RingBuffer::new(1).0,
-            portless: None,
-            portless_counters: Arc::default(),
-            waker: Arc::default(),
-            notifier: Notifier::new().unwrap(),
-        };
-        (Pmd::new(parts).unwrap(), mailbox)
-    }
+    use crate::pmd::bench::pmd;
 
     /// Addresses under masks of several widths, from several ports.
     fn megaflow(number: u32) -> Arc<Megaflow> {

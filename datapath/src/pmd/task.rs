@@ -80,7 +80,7 @@ impl Pmd {
         single_writer_add(&self.shared.tasks, 1);
         let mut has_more = false;
         if let Some(slot) = self.tenants.get_mut(tenant) {
-            has_more = slot.has_work(&mut self.ports, self.accounts.last_tsc());
+            has_more = slot.has_work();
             slot.listed = has_more;
         }
         self.accounts.lap_tenant(tenant);
@@ -95,10 +95,9 @@ impl Pmd {
     /// Takes a burst from the tenant's next ring and sees it through.
     fn serve_ring(&mut self, turn: Turn, deadline_tsc: u64) -> usize {
         let tenant = turn.tenant;
-        let now_tsc = self.accounts.last_tsc();
         let Some(slot) = self.tenants.get_mut(tenant) else { return 0 };
         let wanted = slot.packets_for(turn.budget_cycles);
-        let Some(at) = slot.next_ring(&mut self.ports, now_tsc) else { return 0 };
+        let Some(at) = slot.next_ring() else { return 0 };
         let Some(counters) = self.ports.get(at.port).map(|port| Arc::clone(&port.counters)) else {
             return 0;
         };
@@ -119,6 +118,7 @@ impl Pmd {
         } else if fetched < wanted.min(SMALL_SERVICE_PACKETS) {
             self.rest(at, SMALL_SERVICE_REST_CYCLES);
         }
+        self.put_back(tenant, at);
         done
     }
 

@@ -1,18 +1,22 @@
 //! A tenant on one PMD: its rings, its lane to the slow path, what its packets cost.
 
+use std::collections::VecDeque;
+
 use tollgate_policy::TenantIndex;
 
 use crate::lane::PmdLane;
 use crate::limits::{MAX_RINGS_PER_TENANT, MAX_TENANTS, TASK_PACKETS};
-use crate::pmd::ports::{PortTable, RingRef};
+use crate::pmd::ports::RingRef;
 
 /// Made and dropped off the PMD.
 #[derive(Debug)]
 pub(crate) struct TenantSlot {
     pub(crate) index: TenantIndex,
     pub(crate) lane: PmdLane,
-    rings: Vec<RingRef>,
-    next_ring: usize,
+    /// How many are polled.
+    rings: usize,
+    /// Those known to have packets, to be served in this order.
+    ready: VecDeque<RingRef>,
     /// Running mean, so that a task is sized ahead to its budget.
     packet_cost_cycles: u64,
     /// In one of the scheduler's lists.
@@ -27,8 +31,8 @@ impl TenantSlot {
         Self {
             index,
             lane,
-            rings: Vec::with_capacity(MAX_RINGS_PER_TENANT),
-            next_ring: 0,
+            rings: 0,
+            ready: VecDeque::with_capacity(MAX_RINGS_PER_TENANT),
             packet_cost_cycles: 200,
             listed: false,
             work_since_tsc: 0,
@@ -36,44 +40,48 @@ impl TenantSlot {
         }
     }
 
-    /// Polls a ring from now on; `false` when there are too many (the list never grows on a PMD).
+    /// Counts a ring that is polled from now on; `false` when there are too many (the list never grows
+    /// on a PMD).
     #[must_use]
-    pub(crate) fn add_ring(&mut self, ring: RingRef) -> bool {
-        let room = self.rings.len() < self.rings.capacity();
-        if room {
-            self.rings.push(ring);
-        }
+    pub(crate) fn add_ring(&mut self) -> bool {
+        let room = self.rings < MAX_RINGS_PER_TENANT;
+        self.rings += usize::from(room);
         room
     }
 
     pub(crate) fn remove_ring(&mut self, ring: RingRef) {
-        self.rings.retain(|listed| *listed != ring);
+        self.rings = self.rings.saturating_sub(1);
+        self.ready.retain(|ready| *ready != ring);
     }
 
-    /// Whether any ring has packets, the slow path answers, or a controller has put something in.
+    /// Whether a ring is known to have packets, the slow path answers, or a controller has put
+    /// something in.
     #[inline]
-    pub(crate) fn has_work(&self, ports: &mut PortTable, now_tsc: u64) -> bool {
-        let has_answers = self.lane.pending.packets() > 0 && !self.lane.replies.is_empty();
-        has_answers
-            || !self.lane.injections.is_empty()
-            || self
-                .rings
-                .iter()
-                .any(|ring| ports.polled(*ring).is_some_and(|ring| ring.has_work(now_tsc)))
+    pub(crate) fn has_work(&self) -> bool {
+        !self.ready.is_empty() || self.lane.has_work()
     }
 
-    /// The next ring with packets, in turn.
+    /// A ring has packets. It is not to be polled until it was served.
     #[inline]
-    pub(crate) fn next_ring(&mut self, ports: &mut PortTable, now_tsc: u64) -> Option<RingRef> {
-        for _ in 0..self.rings.len() {
-            let at = self.next_ring % self.rings.len();
-            self.next_ring = at + 1;
-            let ring = *self.rings.get(at)?;
-            if ports.polled(ring).is_some_and(|ring| ring.has_work(now_tsc)) {
-                return Some(ring);
-            }
+    pub(crate) fn ring_ready(&mut self, ring: RingRef) {
+        self.ready.push_back(ring);
+    }
+
+    /// The next ring with packets, in turn. Whoever takes it sees where it goes then.
+    #[inline]
+    pub(crate) fn next_ring(&mut self) -> Option<RingRef> {
+        self.ready.pop_front()
+    }
+
+    /// Lists the tenant, if it is not; `true` if so.
+    #[inline]
+    pub(crate) fn list(&mut self, now_tsc: u64) -> bool {
+        let is_new = !self.listed;
+        if is_new {
+            self.listed = true;
+            self.work_since_tsc = now_tsc;
         }
-        None
+        is_new
     }
 
     /// Packets to take for a budget, by what they have cost so far.
@@ -93,7 +101,7 @@ impl TenantSlot {
     }
 }
 
-/// The tenants of a PMD, by [`TenantIndex`], and a dense list of them for scanning.
+/// The tenants of a PMD, by [`TenantIndex`], and a dense list of them.
 #[derive(Debug)]
 pub(crate) struct TenantTable {
     slots: Box<[Option<Box<TenantSlot>>]>,
@@ -135,26 +143,5 @@ impl TenantTable {
     pub(crate) fn present(&self) -> impl Iterator<Item = &TenantSlot> {
         let slot = |index: &TenantIndex| self.slots.get(usize::from(index.0))?.as_deref();
         self.present.iter().filter_map(slot)
-    }
-
-    /// Calls `found` for each tenant that is not listed but has work.
-    #[inline]
-    pub(crate) fn scan(
-        &mut self,
-        ports: &mut PortTable,
-        now_tsc: u64,
-        mut found: impl FnMut(TenantIndex),
-    ) {
-        for index in &self.present {
-            if let Some(slot) =
-                self.slots.get_mut(usize::from(index.0)).and_then(Option::as_deref_mut)
-                && !slot.listed
-                && slot.has_work(ports, now_tsc)
-            {
-                slot.listed = true;
-                slot.work_since_tsc = now_tsc;
-                found(*index);
-            }
-        }
     }
 }

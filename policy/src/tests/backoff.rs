@@ -178,3 +178,29 @@ fn levels_double_up_to_the_bound() {
     assert_eq!(gaps.len(), BACKOFF_LEVELS + 1, "{gaps:?}");
     assert!(gaps.is_sorted() && gaps.iter().all(|gap| *gap <= LATE_CYCLES), "{gaps:?}");
 }
+
+/// An idle core sees all of them soon, and none twice in a turn.
+#[test]
+fn spare_looks_go_round() {
+    let (mut backoff, mut now) = quiet(10, 2000);
+    let mut looked = Vec::new();
+    for _ in 0..5 {
+        now += 100;
+        backoff.scan_ahead(now, 4, |queue| {
+            looked.push(queue);
+            queue == 3
+        });
+    }
+    // Every one of ten, then again but for the one that has work.
+    assert_eq!(looked.len(), 20);
+    let times = |queue: u16| looked.iter().filter(|looked| **looked == queue).count();
+    assert_eq!(times(3), 1);
+    assert!((0..10).filter(|queue| *queue != 3).all(|queue| (2..=3).contains(&times(queue))));
+    now += 100;
+    let mut count = 0;
+    backoff.scan_ahead(now, 100, |_| {
+        count += 1;
+        false
+    });
+    assert_eq!(count, 9);
+}

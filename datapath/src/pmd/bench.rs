@@ -1,0 +1,64 @@
+//! A PMD without a thread, for tests: it polls when they say so.
+
+use std::sync::Arc;
+
+use rtrb::RingBuffer;
+use tollgate_packet::PortIndex;
+use tollgate_policy::{TenantIndex, Weight};
+use tollgate_vhost::mock::{self, Driver, Ram};
+use tollgate_vhost::{Features, Notifier, PortStatus};
+
+use crate::control::DatapathConfig;
+use crate::counters::PortCounters;
+use crate::handoff::handoff_mesh;
+use crate::lane::lane;
+use crate::mail::{Mailbox, mailbox};
+use crate::pmd::{Pmd, PmdParts, PortSlot, TenantSlot};
+use crate::shared::PmdShared;
+use crate::token_bucket::TokenBucket;
+
+pub(crate) const TSC_HZ: u64 = 1_000_000_000;
+
+/// A PMD without a way home.
+pub(crate) fn pmd(config: &DatapathConfig) -> (Pmd, Mailbox) {
+    let shared = Arc::new(PmdShared::new());
+    let (mailbox, mail) = mailbox(Arc::clone(&shared));
+    let parts = PmdParts {
+        index: 0,
+        config,
+        handoff: handoff_mesh(1).remove(0),
+        tsc_hz: TSC_HZ,
+        shared,
+        mail,
+        homeward: RingBuffer::new(1).0,
+        portless: None,
+        portless_counters: Arc::default(),
+        waker: Arc::default(),
+        bell: Arc::default(),
+        notifier: Notifier::new().unwrap(),
+    };
+    (Pmd::new(parts).unwrap(), mailbox)
+}
+
+/// A guest: its memory must outlive the ring.
+pub(crate) struct Guest {
+    pub(crate) driver: Driver,
+    _ram: Ram,
+}
+
+/// Adds tenant and port `number`, with a ring from the guest.
+pub(crate) fn add_guest(pmd: &mut Pmd, number: u16) -> Guest {
+    let (tenant, port) = (TenantIndex(number), PortIndex(number));
+    let limit = Arc::new(TokenBucket::new(0, 1, TSC_HZ, 0));
+    let (lane, _) = lane(0, tenant, limit, Arc::default());
+    pmd.accounts.scheduler.tenant_add(tenant, Weight::ONE).unwrap();
+    assert!(pmd.tenants.put(Box::new(TenantSlot::new(tenant, lane))).is_none());
+    let slot = PortSlot::new(port, tenant, 0, Arc::<PortCounters>::default());
+    assert!(pmd.ports.put(Box::new(slot)).is_none());
+    let (ram, driver) = Driver::alone(8);
+    let features = Features::offered(1);
+    let status = Arc::new(PortStatus::new());
+    let ring = mock::activate(&ram, &driver, mock::FROM_GUEST, features, &status).unwrap();
+    assert!(pmd.start_ring(port, Box::new(ring)).is_none());
+    Guest { driver, _ram: ram }
+}
