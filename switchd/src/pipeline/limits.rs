@@ -85,3 +85,7 @@ pub const SLOW_PATH_SLEEP_MS: u64 = 10;
 /// Shortest time between two rounds of telling PMDs what is stale, unless somebody waits for one:
 /// a flood of moving stations must not become a flood of mail.
 pub const ROUND_INTERVAL_MS: u64 = 2;
+
+/// The same after a round that took long itself: a decision that has become stale is used no longer
+/// than that and one more round.
+pub const ROUND_INTERVAL_MAX_MS: u64 = 100;

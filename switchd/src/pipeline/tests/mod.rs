@@ -12,6 +12,7 @@ mod port_mods;
 mod removals;
 mod resubmits;
 mod rules;
+mod scale;
 mod sim;
 mod staleness;
 mod stations;
