@@ -32,7 +32,6 @@ fn encode_event(event: &Event, bridge: &dyn Bridge) -> Vec<u8> {
 }
 
 fn packet_in(packet: &PacketInEvent) -> Message {
-    let sent = packet.data.get(..usize::from(packet.max_len)).unwrap_or(&packet.data);
     Message::PacketIn(Box::new(PacketIn {
         buffer_id: OFP_NO_BUFFER,
         total_len: u16::try_from(packet.data.len()).unwrap_or(u16::MAX),
@@ -40,7 +39,7 @@ fn packet_in(packet: &PacketInEvent) -> Message {
         table_id: packet.table_id,
         cookie: packet.cookie,
         matcher: packet.matcher.clone(),
-        data: sent.to_vec(),
+        data: packet.data.clone(),
     }))
 }
 

@@ -79,8 +79,9 @@ fn steps(actions: &[Action]) -> Result<Box<[Step]>, FlowError> {
 
 fn step(action: &Action) -> Result<Step, FlowError> {
     Ok(match action {
-        Action::Output { port: OFPP_CONTROLLER, max_len } => {
-            Step::Controller { max_len: *max_len, controller_id: 0, reason: OFPR_ACTION }
+        // The packet is not buffered, so all of it is sent.
+        Action::Output { port: OFPP_CONTROLLER, .. } => {
+            Step::Controller { controller_id: 0, reason: OFPR_ACTION }
         }
         Action::Output { port, .. } => Step::Output(target(*port)?),
         Action::SetField(field) => set(field.field(), field.value(), field.mask())?,
@@ -100,8 +101,8 @@ fn step(action: &Action) -> Result<Step, FlowError> {
         }
         Action::Resubmit { in_port, table } => Step::Resubmit { in_port: *in_port, table: *table },
         Action::Note(_) => Step::Note,
-        Action::Controller { max_len, controller_id, reason } => {
-            Step::Controller { max_len: *max_len, controller_id: *controller_id, reason: *reason }
+        Action::Controller { controller_id, reason, .. } => {
+            Step::Controller { controller_id: *controller_id, reason: *reason }
         }
         Action::Group(_) => {
             return Err(FlowError::new(

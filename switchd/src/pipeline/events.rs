@@ -42,7 +42,8 @@ impl PacketInReason {
     }
 }
 
-/// A packet for a controller. It is never buffered, so all of it is here.
+/// A packet for a controller. It is never buffered, so that all of it is sent, whatever the rule
+/// says (OpenFlow 1.3.5, section 7.4.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketInEvent {
     /// Why.
@@ -55,8 +56,6 @@ pub struct PacketInEvent {
     pub matcher: Match,
     /// The frame as the action found it.
     pub data: Vec<u8>,
-    /// Bytes of it that the rule asked for; `OFPCML_NO_BUFFER` is all.
-    pub max_len: u16,
     /// Which controllers it is for (Nicira's controller ids); 0 is all that have not chosen one.
     pub controller_id: u16,
 }

@@ -26,7 +26,6 @@ fn message(punt: &Punt, frame: &[u8]) -> PacketInEvent {
         cookie: punt.cookie,
         matcher: pipeline_match(punt.in_port, &punt.extra),
         data: edited(frame, &punt.edits),
-        max_len: punt.max_len,
         controller_id: punt.controller_id,
     }
 }

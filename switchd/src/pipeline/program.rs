@@ -43,7 +43,6 @@ pub(super) enum Step {
     Output(Target),
     /// A copy for controllers.
     Controller {
-        max_len: u16,
         controller_id: u16,
         reason: u8,
     },

@@ -7,7 +7,7 @@ use tollgate_datapath::{Meter, Op};
 use tollgate_frame::DropReason;
 use tollgate_openflow::event::{OFPR_ACTION, OFPR_INVALID_TTL, OFPR_NO_MATCH};
 use tollgate_openflow::field::Prerequisite;
-use tollgate_openflow::port::{OFPCML_NO_BUFFER, OFPPC_NO_PACKET_IN};
+use tollgate_openflow::port::OFPPC_NO_PACKET_IN;
 use tollgate_openflow::subfield::SubField;
 use tollgate_openflow::{Action, Field};
 use tollgate_packet::edit::{Edit, EditError};
@@ -251,9 +251,7 @@ impl<'a> Machine<'a> {
             Step::PopVlan => self.edit(Edit::PopVlan),
             Step::DecTtl => self.edit(Edit::DecTtl),
             Step::Output(target) => self.output(target),
-            Step::Controller { max_len, controller_id, reason } => {
-                self.punt(max_len, controller_id, reason);
-            }
+            Step::Controller { controller_id, reason } => self.punt(controller_id, reason),
             Step::Resubmit { in_port, table } => self.resubmit(in_port, table),
         }
     }
@@ -323,7 +321,7 @@ impl<'a> Machine<'a> {
             ) => {}
             // An expired packet goes no further (section 5.12), except to a controller that cares.
             Err(EditError::TtlExpired) => {
-                self.punt(OFPCML_NO_BUFFER, 0, OFPR_INVALID_TTL);
+                self.punt(0, OFPR_INVALID_TTL);
                 self.end(DropReason::EditFailed);
             }
             // Nor does one that would leave with the wrong tag or checksum.
@@ -332,7 +330,7 @@ impl<'a> Machine<'a> {
     }
 
     /// A copy of the packet as it is now for controllers.
-    pub(super) fn punt(&mut self, max_len: u16, controller_id: u16, reason: u8) {
+    pub(super) fn punt(&mut self, controller_id: u16, reason: u8) {
         let frame = self.stack.last();
         let rule = frame.and_then(|frame| frame.rule);
         let reason = match reason {
@@ -351,7 +349,6 @@ impl<'a> Machine<'a> {
             reason,
             table: frame.map_or(0, |frame| frame.table),
             cookie: frame.map_or(NO_COOKIE, |frame| frame.cookie),
-            max_len,
             controller_id,
             in_port: self.tracker.key().in_port,
             extra: self.extra,

@@ -71,7 +71,6 @@ pub(super) struct Punt {
     pub(super) reason: u8,
     pub(super) table: u8,
     pub(super) cookie: u64,
-    pub(super) max_len: u16,
     pub(super) controller_id: u16,
     pub(super) in_port: u32,
     pub(super) extra: ExtraKey,
