@@ -35,6 +35,11 @@ pub(super) fn index_of(ofport: u32) -> PortIndex {
     PortIndex(ofport as u16 + INDEX_OFFSET)
 }
 
+/// The OpenFlow number of a port of the datapath.
+pub(super) fn ofport_of(index: u32) -> u32 {
+    index - u32::from(INDEX_OFFSET)
+}
+
 /// A frame that left, and the OpenFlow number of the port by which it did.
 pub(super) type Sent = (u32, Vec<u8>);
 

@@ -1,12 +1,18 @@
 //! After any change, every decision that is still cached is what a fresh walk decides.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
-use tollgate_openflow::{FlowCommand, Match};
-use tollgate_packet::FlowKey;
+use tollgate_datapath::Megaflow;
+use tollgate_openflow::meter::{MeterBand, MeterBandKind, MeterCommand, MeterMod, OFPMF_PKTPS};
+use tollgate_openflow::port::{OFPPC_NO_FWD, OFPPC_NO_RECV};
+use tollgate_openflow::port_mod::PortMod;
+use tollgate_openflow::{FlowCommand, Instruction, Instructions, Match};
+use tollgate_packet::{FLOW_WORDS, FlowKey};
 
 use super::frames::{Frame, any_frame};
 use super::rules::{PORTS, Place, Wishes, any_place, any_wishes};
-use super::sim::{Sim, index_of, key_of, parsed};
+use super::sim::{Sim, index_of, key_of, ofport_of, parsed};
 use crate::pipeline::limits::{ADDITIONS_COMPARED, FDB_AGEING_MS, MEGAFLOW_IDLE_MS};
 
 #[derive(Clone, Debug)]
@@ -19,11 +25,18 @@ enum Step {
     Burst(Vec<(Command, prop::sample::Index)>),
     /// The only port that comes and goes is the last.
     AttachOrDetach,
+    /// PORT_MOD.
+    Configure(u32, u32),
+    /// METER_MOD of one of the two meters.
+    Meter(MeterCommand, u32),
     Sweep(u64),
     Evict(usize),
 }
 
 type Command = (FlowCommand, prop::sample::Index, Wishes);
+
+/// Rules at places of these numbers pass the meters of these numbers, while they are there.
+const METERS: std::ops::RangeInclusive<u32> = 1..=2;
 
 fn any_step() -> impl Strategy<Value = Step> {
     let command = prop_oneof![
@@ -32,6 +45,11 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => Just(FlowCommand::ModifyStrict),
         1 => Just(FlowCommand::Delete),
         2 => Just(FlowCommand::DeleteStrict),
+    ];
+    let meter_command = prop_oneof![
+        2 => Just(MeterCommand::Add),
+        2 => Just(MeterCommand::Modify),
+        1 => Just(MeterCommand::Delete),
     ];
     let index = any::<prop::sample::Index>;
     let command = (command, index(), any_wishes()).boxed();
@@ -42,6 +60,9 @@ fn any_step() -> impl Strategy<Value = Step> {
         6 => command.prop_map(Step::Change),
         2 => burst.prop_map(Step::Burst),
         1 => Just(Step::AttachOrDetach),
+        1 => (1..=PORTS, prop::sample::select(&[0, OFPPC_NO_FWD, OFPPC_NO_RECV][..]))
+            .prop_map(|(ofport, config)| Step::Configure(ofport, config)),
+        1 => (meter_command, METERS).prop_map(|(command, id)| Step::Meter(command, id)),
         1 => prop_oneof![Just(500), Just(MEGAFLOW_IDLE_MS), Just(FDB_AGEING_MS)].prop_map(Step::Sweep),
         1 => (1..4_usize).prop_map(Step::Evict),
     ]
@@ -92,6 +113,27 @@ impl World {
                 }
                 self.last_port_attached = !self.last_port_attached;
             }
+            Step::Configure(ofport, config) => {
+                let request = PortMod {
+                    port_no: *ofport,
+                    hw_addr: [0; 6],
+                    config: *config,
+                    mask: OFPPC_NO_FWD | OFPPC_NO_RECV,
+                    advertise: 0,
+                };
+                // The last port may be gone.
+                let _ = self.sim.core.port_mod(self.sim.bridge, &request);
+                self.sim.core.tell_pmds();
+            }
+            Step::Meter(command, meter_id) => {
+                let kind = MeterBandKind::Drop;
+                let bands = vec![MeterBand { kind, rate: 10, burst_size: 10 }];
+                let flags = OFPMF_PKTPS;
+                let request = MeterMod { command: *command, flags, meter_id: *meter_id, bands };
+                // It may be there already, or not.
+                let _ = self.sim.core.meter_mod(self.sim.bridge, &request);
+                self.sim.core.tell_pmds();
+            }
             Step::Sweep(ms) => {
                 self.sim.advance_ms(*ms);
                 self.sim.sweep();
@@ -106,24 +148,58 @@ impl World {
     fn change(&self, (command, at, wishes): &Command, places: &[Place]) {
         // Every place has a priority of its own: between equals OpenFlow leaves it open.
         let priority = at.index(places.len()) as u16 + 1;
-        let flow_mod = at.get(places).flow_mod(*command, priority, wishes);
+        let mut flow_mod = at.get(places).flow_mod(*command, priority, wishes);
+        let meter = u32::from(priority);
+        let state = self.sim.core.read();
+        let has_meter = state.bridge(self.sim.bridge).unwrap().meters.get(meter).is_some();
+        drop(state);
+        if METERS.contains(&meter) && has_meter {
+            let instructions = flow_mod.instructions.iter().cloned();
+            let metered = instructions.chain([Instruction::Meter(meter)]).collect();
+            flow_mod.instructions = Instructions::new(metered).unwrap();
+        }
         self.sim.core.flow_mod(self.sim.bridge, &flow_mod).unwrap();
     }
 
+    /// Every packet seen so far is decided by what is cached as by a fresh walk.
     fn check(&self) -> Result<(), TestCaseError> {
         for megaflow in self.sim.pmd.megaflows() {
-            for (ofport, key) in &self.seen {
-                if !megaflow.matcher.matches(key) {
-                    continue;
-                }
-                let gone = *ofport == PORTS && !self.last_port_attached;
-                prop_assert!(!gone, "a decision of a port that is gone is still cached");
-                let fresh = self.sim.fresh_walk(*ofport, key);
-                prop_assert_eq!(&*fresh.ops, &*megaflow.ops);
-                prop_assert_eq!(fresh.drop_reason, megaflow.drop_reason);
+            let covered = self.seen.iter().filter(|(_, key)| megaflow.matcher.matches(key));
+            for (ofport, key) in covered {
                 prop_assert_eq!(u32::from(index_of(*ofport).0), key.in_port);
+                self.agree(*ofport, key, &megaflow)?;
             }
         }
+        Ok(())
+    }
+
+    /// So is every packet that differs in bits that no decision looked at.
+    fn check_neighbours(&self, picks: &[prop::sample::Index]) -> Result<(), TestCaseError> {
+        for megaflow in self.sim.pmd.megaflows() {
+            let mask = megaflow.matcher.mask().words();
+            let free: Vec<usize> =
+                (0..FLOW_WORDS * 64).filter(|bit| mask[bit / 64] >> (bit % 64) & 1 == 0).collect();
+            let ofport = ofport_of(megaflow.matcher.key().in_port);
+            for chunk in picks.chunks(5) {
+                let mut key = *megaflow.matcher.key();
+                for pick in chunk {
+                    let bit = *pick.get(&free);
+                    key.words_mut()[bit / 64] ^= 1 << (bit % 64);
+                }
+                self.agree(ofport, &key, &megaflow)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn agree(&self, ofport: u32, key: &FlowKey, megaflow: &Megaflow) -> Result<(), TestCaseError> {
+        let gone = ofport == PORTS && !self.last_port_attached;
+        prop_assert!(!gone, "a decision of a port that is gone is still cached");
+        let fresh = self.sim.fresh_walk(ofport, key);
+        prop_assert_eq!(&*fresh.ops, &*megaflow.ops);
+        prop_assert_eq!(fresh.drop_reason, megaflow.drop_reason);
+        let meters = fresh.meters.iter().zip(&megaflow.meters);
+        prop_assert!(meters.into_iter().all(|(fresh, cached)| Arc::ptr_eq(fresh, cached)));
         Ok(())
     }
 }
@@ -136,11 +212,15 @@ proptest! {
         places in prop::collection::vec(any_place(), 4..40),
         frames in prop::collection::vec((1..=PORTS, any_frame()), 2..10),
         steps in prop::collection::vec(any_step(), 5..60),
+        picks in prop::collection::vec(any::<prop::sample::Index>(), 40),
     ) {
         let mut world = World { sim: Sim::new(PORTS), last_port_attached: true, seen: Vec::new() };
         for step in &steps {
             world.take(step, &frames, &places);
             world.check()?;
+            if matches!(step, Step::Burst(_) | Step::Change(_) | Step::Meter(..)) {
+                world.check_neighbours(&picks)?;
+            }
         }
     }
 }
