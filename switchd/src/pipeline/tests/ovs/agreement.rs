@@ -2,12 +2,14 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fmt::{self, Display, Formatter, Write as _};
+use std::fmt::{self, Display, Formatter};
 
 use proptest::option::weighted;
 use proptest::prelude::*;
 use proptest::test_runner::TestError;
-use tollgate_openflow::{FlowCommand, FlowMod};
+use tollgate_openflow::event::PacketIn;
+use tollgate_openflow::text::{NoNames, format_match};
+use tollgate_openflow::{FlowCommand, FlowMod, Match};
 
 use super::super::rules::PORTS;
 use super::super::sim::{Sent, Sim, try_parsed};
@@ -17,6 +19,7 @@ use super::flows::{Flow, TABLES, any_flow};
 use super::peer::{Caching, Ovs, hex};
 use super::runner;
 use super::wild::{Packet, any_packet};
+use crate::pipeline::events::{Event, PacketInEvent};
 
 const CASES: u32 = 3000;
 
@@ -35,7 +38,8 @@ fn any_case() -> impl Strategy<Value = Case> {
     let flows = prop::collection::vec(any_flow(), 1..=20);
     // A vector of options can be shrunk from within.
     let packets = prop::collection::vec(weighted(0.99, any_packet()), 8);
-    let floor = weighted(0.8, prop::sample::select(&["drop", "normal", "output:1"][..]));
+    let floor =
+        weighted(0.8, prop::sample::select(&["drop", "normal", "output:1", "controller:60"][..]));
     (flows, floor, packets, prop::bool::weighted(0.1))
         .prop_map(|(flows, floor, packets, by_ofctl)| Case { flows, floor, packets, by_ofctl })
 }
@@ -67,13 +71,60 @@ impl Display for Case {
     }
 }
 
-/// Frames by the port that sends them, in order.
-fn by_port(sent: Vec<Sent>) -> BTreeMap<u32, Vec<String>> {
-    let mut ports: BTreeMap<u32, Vec<String>> = BTreeMap::new();
-    for (ofport, frame) in sent {
-        ports.entry(ofport).or_default().push(hex(&frame));
+/// What became of a packet: frames by the port that sends them, in order, and what a controller
+/// got.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Outcome {
+    ports: BTreeMap<u32, Vec<String>>,
+    controller: Vec<String>,
+}
+
+impl Outcome {
+    fn new(sent: Vec<Sent>, controller: Vec<String>) -> Self {
+        let mut ports: BTreeMap<u32, Vec<String>> = BTreeMap::new();
+        for (ofport, frame) in sent {
+            ports.entry(ofport).or_default().push(hex(&frame));
+        }
+        Self { ports, controller }
     }
-    ports
+
+    fn of_sim(sim: &mut Sim, ofport: u32, frame: &[u8]) -> Self {
+        sim.events();
+        let sent = sim.send(ofport, frame);
+        let heard = sim.events().into_iter().filter_map(|event| match event {
+            Event::PacketIn(heard) => Some(heard),
+            _ => None,
+        });
+        let heard = heard.map(|heard| {
+            let PacketInEvent { reason, table_id, cookie, matcher, data, .. } = heard;
+            copy(reason as u8, table_id, cookie, &matcher, &data)
+        });
+        let heard = heard.collect();
+        Self::new(sent, heard)
+    }
+
+    fn of_ovs(ovs: &mut Ovs, ofport: u32, frame: &[u8]) -> Self {
+        let (sent, heard) = ovs.send(ofport, frame);
+        let heard = heard.iter().map(|heard| {
+            let PacketIn { reason, table_id, cookie, matcher, data, .. } = heard;
+            copy(*reason, *table_id, *cookie, matcher, data)
+        });
+        Self::new(sent, heard.collect())
+    }
+}
+
+fn copy(reason: u8, table: u8, cookie: u64, matcher: &Match, data: &[u8]) -> String {
+    let matcher = format_match(matcher, 0, &NoNames);
+    format!("reason {reason}, table {table}, cookie {cookie:#x}, {matcher}: {}", hex(data))
+}
+
+impl Display for Outcome {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for (port, frames) in &self.ports {
+            frames.iter().try_for_each(|frame| writeln!(f, "  out of port {port}: {frame}"))?;
+        }
+        self.controller.iter().try_for_each(|copy| writeln!(f, "  to the controller: {copy}"))
+    }
 }
 
 /// Packets and bytes of each flow, by its table and priority; look-ups and matches of each table.
@@ -127,6 +178,8 @@ impl Display for Counts {
 struct Totals {
     packets: usize,
     sent: usize,
+    /// For the controller.
+    copies: usize,
     excused: BTreeMap<&'static str, usize>,
 }
 
@@ -138,7 +191,7 @@ impl Totals {
             println!("{self:#?}");
         }
         let excused: usize = self.excused.values().sum();
-        assert!(self.packets > 4 * excused && self.sent > self.packets);
+        assert!(self.packets > 4 * excused && self.sent > self.packets && self.copies > 0);
     }
 }
 
@@ -192,22 +245,15 @@ impl Duel {
     }
 
     fn packet(&mut self, sim: &mut Sim, ofport: u32, frame: &[u8]) -> Result<(), String> {
-        let (ours, theirs) = (sim.send(ofport, frame), self.ovs.send(ofport, frame));
+        let ours = Outcome::of_sim(sim, ofport, frame);
+        let theirs = Outcome::of_ovs(&mut self.ovs, ofport, frame);
         self.totals.packets += 1;
-        self.totals.sent += ours.len();
-        let (ours, theirs) = (by_port(ours), by_port(theirs));
+        self.totals.sent += ours.ports.values().map(Vec::len).sum::<usize>();
+        self.totals.copies += ours.controller.len();
         if ours == theirs {
             return Ok(());
         }
-        let mut why = format!("into port {ofport}: {}\n", hex(frame));
-        for (who, sent) in [("here", ours), ("OVS", theirs)] {
-            let frames =
-                sent.iter().flat_map(|(port, frames)| frames.iter().map(move |f| (port, f)));
-            frames.for_each(|(port, frame)| {
-                let _ = writeln!(why, "{who}: out of port {port}: {frame}");
-            });
-        }
-        Err(why)
+        Err(format!("into port {ofport}: {}\nhere:\n{ours}OVS:\n{theirs}", hex(frame)))
     }
 }
 

@@ -112,7 +112,11 @@ impl Flow {
 
     /// As `ovs-ofctl add-flow` takes it.
     pub(super) fn text(&self, priority: u16) -> String {
-        let mut words = vec![format!("table={}", self.table), format!("priority={priority}")];
+        let mut words = vec![
+            format!("table={}", self.table),
+            format!("priority={priority}"),
+            format!("cookie={:#x}", u64::from(priority) << 8 | u64::from(self.table)),
+        ];
         words.extend(self.match_words());
         let actions = self.action_words();
         format!("{},actions={actions}", words.join(","))
@@ -156,10 +160,10 @@ impl Flow {
             flow: self,
             tags: usize::from(tags == Some(true)),
             is_untagged: tags == Some(false),
-            may_resubmit: true,
+            is_applied: true,
         };
         let mut words: Vec<String> = self.apply.iter().map(|die| list.word(die)).collect();
-        (list.is_untagged, list.may_resubmit) = (false, false);
+        (list.is_untagged, list.is_applied) = (false, false);
         let write: Vec<String> = self.write.iter().map(|die| list.word(die)).collect();
         words.extend(self.clear.then(|| "clear_actions".to_owned()));
         if !write.is_empty() {
@@ -183,8 +187,8 @@ struct ActionList<'a> {
     tags: usize,
     /// The match says that there is no tag, and none has been pushed.
     is_untagged: bool,
-    /// An action set holds no resubmits, nor notes.
-    may_resubmit: bool,
+    /// At once: an action set holds no resubmits, nor notes.
+    is_applied: bool,
 }
 
 /// What an action may be, before its die decides the values.
@@ -197,6 +201,9 @@ enum Choice {
     Move(&'static FieldWords),
     Resubmit,
     Note,
+    Controller,
+    /// The packet came from another port.
+    Enter,
     DecTtl,
     PushVlan,
     PopVlan,
@@ -213,9 +220,10 @@ impl ActionList<'_> {
         for field in settable {
             choices.extend([Choice::Set(field), Choice::Load(field), Choice::Move(field)]);
         }
-        if self.may_resubmit {
+        if self.is_applied {
             choices.extend([Choice::Resubmit, Choice::Resubmit, Choice::Note]);
         }
+        choices.extend([Choice::Controller, Choice::Enter]);
         if self.flow.has(IP) {
             choices.extend([Choice::DecTtl; 2]);
         }
@@ -239,6 +247,13 @@ impl ActionList<'_> {
             Choice::Load(field) => load(field, die),
             Choice::Move(field) => self.copy(field, die),
             Choice::Resubmit => self.resubmit(die),
+            Choice::Controller => match die.value % 3 {
+                0 => "controller".to_owned(),
+                1 => format!("controller:{}", die.mask % 100),
+                _ if !self.is_applied => "controller:20".to_owned(),
+                _ => format!("controller(reason=no_match,max_len={})", die.mask % 100),
+            },
+            Choice::Enter => format!("set_field:{}->in_port", u32::from(die.value) % PORTS + 1),
             Choice::Note => format!("note:{:02x}", die.value >> 8),
             Choice::DecTtl => "dec_ttl".to_owned(),
             Choice::PushVlan => self.push(die),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use tollgate_openflow::event::PacketIn;
 use tollgate_openflow::message::{HEADER_BYTES, Hello, SwitchConfig};
 use tollgate_openflow::multipart::{
     FlowStats, FlowStatsRequest, MultipartReply, MultipartRequest, TableStats,
@@ -30,6 +31,8 @@ pub(super) struct Ovs {
     control: UnixStream,
     /// What ports 1 to [`PORTS`] send.
     captured: Vec<Captured>,
+    /// Copies for the controller, which we are.
+    packet_ins: Vec<PacketIn>,
 }
 
 impl Drop for Ovs {
@@ -102,7 +105,8 @@ impl Ovs {
         let mut openflow = connect(&path("br0.mgmt"));
         openflow.write_all(&Message::Hello(Hello::OURS).encode(0)).unwrap();
         // OFPC_FRAG_NX_MATCH: the ports of first fragments can be matched.
-        let config = SwitchConfig { flags: 3, miss_send_len: 0 };
+        // Packets are sent to controllers of this kind only if they ask for some bytes.
+        let config = SwitchConfig { flags: 3, miss_send_len: 128 };
         openflow.write_all(&Message::SetConfig(config).encode(0)).unwrap();
         let control = connect(&path("switch.ctl"));
         let captured = (1..=PORTS).map(|ofport| {
@@ -111,7 +115,8 @@ impl Ovs {
             Captured::open(&path)
         });
         let captured = captured.collect();
-        Some(Self { directory, daemons, openflow, control, captured })
+        let packet_ins = Vec::new();
+        Some(Self { directory, daemons, openflow, control, captured, packet_ins })
     }
 
     fn receive(&mut self) -> (u32, Message) {
@@ -135,6 +140,7 @@ impl Ovs {
         loop {
             match self.receive() {
                 (_, Message::BarrierReply) => return outcomes,
+                (_, Message::PacketIn(packet_in)) => self.packet_ins.push(*packet_in),
                 (xid, Message::Error(error)) => {
                     outcomes[(xid - FIRST_FLOW_MOD) as usize] = Err(error.code);
                 }
@@ -153,12 +159,19 @@ impl Ovs {
     pub(super) fn add_flows(&self, flows: &str) -> Result<(), String> {
         let bridge = format!("unix:{}", show(self.directory.path().join("br0.mgmt")));
         let arguments = ["-O", "OpenFlow13", "--bundle", "add-flows", &bridge, "-"];
-        let mut command = command("ovs-ofctl", self.directory.path(), &arguments);
-        let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        child.stdin.take().unwrap().write_all(flows.as_bytes()).unwrap();
-        let output = child.wait_with_output().unwrap();
-        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-        if output.status.success() { Ok(()) } else { Err(complaint) }
+        patiently(Path::new("br0.mgmt"), || {
+            let mut command = command("ovs-ofctl", self.directory.path(), &arguments);
+            let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            let written = child.stdin.take().unwrap().write_all(flows.as_bytes());
+            let output = child.wait_with_output().unwrap();
+            let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+            match output.status.success() {
+                true => written.map(|()| Ok(())).map_err(|error| error.to_string()),
+                // On a busy machine the connection may break before the first message.
+                false if complaint.contains("connecting to") => Err(complaint),
+                false => Ok(Err(complaint)),
+            }
+        })
     }
 
     fn request(&mut self, request: MultipartRequest) -> Vec<MultipartReply> {
@@ -214,14 +227,18 @@ impl Ovs {
         self.ask("netdev-dummy/receive", &[&format!("p{ofport}"), &hex(frame)]);
     }
 
-    /// Sends a frame of at least 14 bytes into a port and gives what comes out, by port.
-    pub(super) fn send(&mut self, ofport: u32, frame: &[u8]) -> Vec<Sent> {
+    /// Sends a frame of at least 14 bytes into a port and gives what comes out, by port, and what a
+    /// controller gets.
+    pub(super) fn send(&mut self, ofport: u32, frame: &[u8]) -> (Vec<Sent>, Vec<PacketIn>) {
+        self.packet_ins.clear();
         self.receive_frame(ofport, frame);
         // The frame waits in its port; each round of the main loop takes frames from ports before it
         // answers barriers, so by then it has gone through the tables.
         self.flow_mods(&[]);
         let by_port = (1..).zip(&mut self.captured);
-        by_port.flat_map(|(port, sent)| sent.take().into_iter().map(move |f| (port, f))).collect()
+        let frames =
+            by_port.flat_map(|(port, sent)| sent.take().into_iter().map(move |f| (port, f)));
+        (frames.collect(), std::mem::take(&mut self.packet_ins))
     }
 }
 

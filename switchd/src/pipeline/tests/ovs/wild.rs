@@ -25,6 +25,9 @@ pub(super) struct Packet {
     network: Network,
     /// Checksums are right.
     has_sums: bool,
+    /// Bytes after the layer 4 header, besides a few.
+    payload: usize,
+    /// Bytes after the packet.
     padding: usize,
     flaw: Option<Flaw>,
 }
@@ -142,7 +145,8 @@ fn any_network() -> impl Strategy<Value = Network> {
 pub(super) fn any_packet() -> impl Strategy<Value = Packet> {
     let tpid = prop_oneof![3 => Just(0x8100_u16), 1 => Just(0x88a8)];
     let tag = |lowest: u16| {
-        let tci = (lowest..4, 0..2_u16).prop_map(|(vid, pcp)| pcp << 13 | vid);
+        let tci = (lowest..4, 0..2_u16, prop::bool::weighted(0.1))
+            .prop_map(|(vid, pcp, dei)| pcp << 13 | u16::from(dei) << 12 | vid);
         (tpid.clone(), tci)
     };
     let tags = prop_oneof![
@@ -157,12 +161,25 @@ pub(super) fn any_packet() -> impl Strategy<Value = Packet> {
     ];
     (
         (1..=PORTS, 0..11_u16, 0..11_u16, tags, prop::bool::weighted(0.05)),
-        (any_network(), prop::bool::weighted(0.8), 0..12_usize),
+        (any_network(), prop::bool::weighted(0.8), select(&[0_usize, 0, 1, 300][..]), 0..12_usize),
         proptest::option::weighted(0.15, flaw),
     )
-        .prop_map(|((ofport, dst, src, tags, is_snap), (network, has_sums, padding), flaw)| {
-            Packet { ofport, dst, src, tags, is_snap, network, has_sums, padding, flaw }
-        })
+        .prop_map(
+            |((ofport, dst, src, tags, is_snap), (network, has_sums, payload, padding), flaw)| {
+                Packet {
+                    ofport,
+                    dst,
+                    src,
+                    tags,
+                    is_snap,
+                    network,
+                    has_sums,
+                    payload,
+                    padding,
+                    flaw,
+                }
+            },
+        )
 }
 
 impl Packet {
@@ -172,7 +189,7 @@ impl Packet {
             bytes.extend(tpid.to_be_bytes());
             bytes.extend(tci.to_be_bytes());
         }
-        let (ethertype, body) = self.network.build(self.has_sums);
+        let (ethertype, body) = self.network.build(self.has_sums, &vec![0xa5; self.payload]);
         if self.is_snap {
             bytes.extend((body.len() as u16 + 8).to_be_bytes());
             bytes.extend([0xaa, 0xaa, 0x03, 0, 0, 0]);
@@ -194,11 +211,11 @@ impl Packet {
 }
 
 impl Network {
-    fn build(&self, has_sums: bool) -> (u16, Vec<u8>) {
+    fn build(&self, has_sums: bool, payload: &[u8]) -> (u16, Vec<u8>) {
         match self {
             Self::Ipv4 { src, dst, tos, ttl, fragment, options, upper } => {
                 let pseudo = [ipv4(*src).octets(), ipv4(*dst).octets()].concat();
-                let (protocol, body) = upper.build(ICMP, &pseudo, has_sums);
+                let (protocol, body) = upper.build(ICMP, &pseudo, has_sums, payload);
                 let words = 5 + options;
                 let mut header = vec![0x40 | words as u8, *tos];
                 header.extend(((4 * words + body.len()) as u16).to_be_bytes());
@@ -215,7 +232,7 @@ impl Network {
             }
             Self::Ipv6 { src, dst, class, label, hops, chain, upper } => {
                 let pseudo = [ipv6(*src).octets(), ipv6(*dst).octets()].concat();
-                let (protocol, body) = upper.build(ICMPV6, &pseudo, has_sums);
+                let (protocol, body) = upper.build(ICMPV6, &pseudo, has_sums, payload);
                 let mut numbers: Vec<u8> = chain.iter().map(Extension::number).collect();
                 numbers.push(protocol);
                 let following = chain.iter().zip(&numbers[1..]);
@@ -270,7 +287,7 @@ impl Extension {
 
 impl Upper {
     /// Protocol number and bytes over addresses `pseudo`.
-    fn build(&self, icmp: u8, pseudo: &[u8], has_sums: bool) -> (u8, Vec<u8>) {
+    fn build(&self, icmp: u8, pseudo: &[u8], has_sums: bool, payload: &[u8]) -> (u8, Vec<u8>) {
         let ports = |src: &u16, dst: &u16| [src.to_be_bytes(), dst.to_be_bytes()].concat();
         let (protocol, mut bytes, sum_at) = match self {
             Self::Tcp { src, dst, flags } => {
@@ -279,7 +296,8 @@ impl Upper {
                 (TCP, [ports(src, dst), rest.to_vec()].concat(), Some(16))
             }
             Self::Udp { src, dst, has_sum } => {
-                let rest = vec![0, 13, 0, 0, 1, 2, 3, 4, 5];
+                let [high, low] = (13 + payload.len() as u16).to_be_bytes();
+                let rest = vec![high, low, 0, 0, 1, 2, 3, 4, 5];
                 (UDP, [ports(src, dst), rest].concat(), has_sum.then_some(6))
             }
             Self::Sctp { src, dst } => {
@@ -298,6 +316,10 @@ impl Upper {
             }
             Self::Other(protocol) => (*protocol, vec![1, 2, 3, 4, 5, 6, 7, 8], None),
         };
+        // After neighbour discovery come its options only.
+        if !matches!(self, Self::Nd { .. }) {
+            bytes.extend(payload);
+        }
         if let Some(at) = sum_at.filter(|_| has_sums) {
             let len = (bytes.len() as u32).to_be_bytes();
             let over = if protocol == ICMP { &[][..] } else { pseudo };
