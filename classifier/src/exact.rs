@@ -161,6 +161,11 @@ impl ExactTable {
         }
     }
 
+    /// Entries that there is room for.
+    pub fn capacity(&self) -> usize {
+        self.entries.len()
+    }
+
     /// Entries that the owner has.
     pub fn occupancy(&self, owner: u16) -> u32 {
         self.owners.get(usize::from(owner)).map_or(0, |owner| owner.occupancy)

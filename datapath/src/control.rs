@@ -9,23 +9,23 @@ use std::thread::JoinHandle;
 use rtrb::RingBuffer;
 use tollgate_accel::tsc::{self, TscNotInvariant};
 use tollgate_packet::PortIndex;
-use tollgate_policy::{ConfigError, SchedulerConfig, TenantIndex, Weight};
+use tollgate_policy::{ConfigError, SchedulerConfig, TenantIndex};
 use tollgate_vhost::{Notifier, RingHost};
 
+use crate::byte_ring::byte_ring;
 use crate::counters::{PortCounters, PortSnapshot};
 use crate::handoff::handoff_mesh;
 use crate::lane::{LaneBell, lane};
 use crate::limits::{
-    DEFAULT_PUNT_PPS, INJECTION_SLOTS, MAX_PORTS, MAX_PORTS_PER_TENANT, MAX_TENANTS,
-    PUNT_BURST_DIVISOR, RETURN_SLOTS, STALE_PER_MAIL,
+    INJECTION_SLOTS, MAX_PORTS, MAX_PORTS_PER_TENANT, MAX_TENANTS, RETURN_SLOTS, STALE_PER_MAIL,
 };
-use crate::mail::{Mail, Mailbox, PmdGone, StaleFlow, mailbox};
+use crate::mail::{Mail, Mailbox, PmdGone, StaleFlow, TenantUpdate, mailbox};
 use crate::megaflow::Megaflow;
 use crate::pmd::{Pmd, PmdParts, PortSlot, TenantSlot};
 use crate::ring_host::PortRings;
+use crate::settings::TenantSettings;
 use crate::shared::{PmdShared, PmdSnapshot};
 use crate::slow_path::{LaneChange, SlowPathEnd, Waker};
-use crate::token_bucket::TokenBucket;
 
 /// What the datapath is made of. Sizes are per PMD and allocated at start.
 #[derive(Clone, Debug)]
@@ -54,30 +54,6 @@ impl Default for DatapathConfig {
             exact_entries: 64 * 1024,
             protection: true,
         }
-    }
-}
-
-/// What an operator sets for a tenant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TenantSettings {
-    /// Its share of every PMD, relative to the other active tenants.
-    pub weight: Weight,
-    /// Copies for controllers that its packets may cause per second, on all PMDs together.
-    pub punt_pps: u32,
-}
-
-impl Default for TenantSettings {
-    fn default() -> Self {
-        Self { weight: Weight::default(), punt_pps: DEFAULT_PUNT_PPS }
-    }
-}
-
-impl TenantSettings {
-    /// Its limit, with the burst that belongs to the rate.
-    fn punt_limit(&self, tsc_hz: u64) -> Arc<TokenBucket> {
-        let burst = self.punt_pps.div_ceil(PUNT_BURST_DIVISOR);
-        let (rate, burst) = (u64::from(self.punt_pps), u64::from(burst));
-        Arc::new(TokenBucket::new(rate, burst, tsc_hz, tsc::now()))
     }
 }
 
@@ -155,6 +131,9 @@ pub enum ControlError {
     /// The tenant still has ports.
     #[error("the tenant still has ports")]
     TenantHasPorts,
+    /// A setting of a tenant is out of range.
+    #[error(transparent)]
+    Knob(#[from] ConfigError),
     /// The datapath has stopped.
     #[error("the datapath has stopped")]
     Stopped,
@@ -174,6 +153,7 @@ pub struct Datapath {
     lane_changes: mpsc::Sender<LaneChange>,
     portless: Vec<Arc<PortCounters>>,
     protection: AtomicBool,
+    scheduler: SchedulerConfig,
     tsc_hz: u64,
 }
 
@@ -256,6 +236,7 @@ impl Datapath {
             lane_changes,
             portless,
             protection: AtomicBool::new(config.protection),
+            scheduler: config.scheduler,
             tsc_hz,
         };
         Ok((Arc::new(datapath), SlowPathEnd::new(changes, homebound, portless_in, waker)))
@@ -284,23 +265,29 @@ impl Datapath {
         self.tsc_hz
     }
 
+    /// What every PMD's scheduler was made with.
+    pub fn scheduler(&self) -> &SchedulerConfig {
+        &self.scheduler
+    }
+
     /// Opens a tenant's account on every PMD.
     ///
     /// # Errors
-    /// When there are too many.
+    /// When there are too many, or a setting is out of range.
     pub fn tenant_add(&self, settings: TenantSettings) -> Result<TenantIndex, ControlError> {
+        let knobs = settings.knobs(&self.scheduler)?;
         let mut registry = self.registry();
         let mut accounts = registry.tenants.iter().enumerate().skip(1);
         let free = accounts.find(|(_, account)| account.is_none()).map(|(index, _)| index);
         let tenant = TenantIndex(free.ok_or(ControlError::TooManyTenants)? as u16);
-        let punt_limit = settings.punt_limit(self.tsc_hz);
+        let limits = settings.lane_limits(&knobs, self.tsc_hz);
         for (pmd, handle) in self.pmds.iter().enumerate() {
-            let (pmd_end, slow_end) =
-                lane(pmd, tenant, Arc::clone(&punt_limit), Arc::clone(&handle.bell));
+            let (limits, bell) = (Arc::clone(&limits), Arc::clone(&handle.bell));
+            let (pmd_end, slow_end) = lane(pmd, tenant, limits, bell, knobs.arena_bytes as usize);
             // The slow path hears of the lane before the first miss can be in it.
             let _ = self.lane_changes.send(LaneChange::Add(slow_end));
-            let slot = Box::new(TenantSlot::new(tenant, pmd_end));
-            handle.mailbox.call([Mail::TenantAdd(settings, slot)])?;
+            let slot = TenantSlot::new(tenant, pmd_end, settings.exact_entries);
+            handle.mailbox.call([Mail::TenantAdd(knobs, Box::new(slot))])?;
         }
         if let Some(account) = registry.tenants.get_mut(usize::from(tenant.0)) {
             *account = Some(settings);
@@ -311,18 +298,30 @@ impl Datapath {
     /// Changes a tenant's settings on every running PMD before it returns.
     ///
     /// # Errors
-    /// When there is no such tenant.
+    /// When there is no such tenant, or a setting is out of range; then nothing is changed.
     pub fn tenant_set(
         &self,
         tenant: TenantIndex,
         settings: TenantSettings,
     ) -> Result<(), ControlError> {
+        let knobs = settings.knobs(&self.scheduler)?;
         let mut registry = self.registry();
         let account = registry.tenants.get_mut(usize::from(tenant.0)).and_then(Option::as_mut);
-        *account.ok_or(ControlError::NoSuchTenant)? = settings;
-        let punt_limit = settings.punt_limit(self.tsc_hz);
-        let _ = self.lane_changes.send(LaneChange::PuntLimit(tenant, Arc::clone(&punt_limit)));
-        self.tell_all(|| Mail::TenantSet(tenant, settings, Arc::clone(&punt_limit)))
+        let before = std::mem::replace(account.ok_or(ControlError::NoSuchTenant)?, settings);
+        let limits = settings.lane_limits(&knobs, self.tsc_hz);
+        let _ = self.lane_changes.send(LaneChange::Limits(tenant, Arc::clone(&limits)));
+        for (pmd, handle) in self.pmds.iter().enumerate() {
+            let arena = (before.arena_bytes != settings.arena_bytes).then(|| {
+                let (arena, misses) = byte_ring(knobs.arena_bytes as usize);
+                // The slow path has the other end before anything can be in it.
+                let _ = self.lane_changes.send(LaneChange::Arena(tenant, pmd, misses));
+                arena
+            });
+            let exact_entries = settings.exact_entries;
+            let update = TenantUpdate { knobs, exact_entries, limits: Arc::clone(&limits), arena };
+            handle.mailbox.call([Mail::TenantSet(tenant, Box::new(update))])?;
+        }
+        Ok(())
     }
 
     /// Closes a tenant's account. Its books are forgotten with it.

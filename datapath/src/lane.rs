@@ -11,8 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::byte_ring::{RecordConsumer, RecordProducer, byte_ring};
 use crate::limits::{
-    INJECTION_SLOTS, MAX_TENANTS, MISS_ARENA_BYTES, PENDING_FLOWS, PENDING_PROBES,
-    PUNT_ARENA_BYTES, REPLY_SLOTS,
+    INJECTION_SLOTS, MAX_TENANTS, PENDING_FLOWS, PENDING_PROBES, PUNT_ARENA_BYTES, REPLY_SLOTS,
 };
 use crate::megaflow::Megaflow;
 use crate::slow_path::MissKind;
@@ -67,6 +66,15 @@ impl LaneBell {
     }
 }
 
+/// What a tenant may ask of the slow path, on all PMDs together.
+#[derive(Debug)]
+pub(crate) struct LaneLimits {
+    /// Copies for controllers.
+    pub(crate) punts: TokenBucket,
+    /// New flows.
+    pub(crate) setups: TokenBucket,
+}
+
 /// What stands in front of the frame in a record of a miss or a punt.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -114,7 +122,7 @@ pub(crate) struct Injection {
 pub(crate) struct PmdLane {
     misses: RecordProducer,
     punts: RecordProducer,
-    punt_limit: Arc<TokenBucket>,
+    limits: Arc<LaneLimits>,
     pub(crate) replies: Consumer<Reply>,
     pub(crate) injections: Consumer<Injection>,
     pub(crate) pending: PendingFlows,
@@ -125,31 +133,33 @@ pub(crate) struct PmdLane {
 pub(crate) struct SlowLane {
     pub(crate) pmd: usize,
     pub(crate) tenant: TenantIndex,
-    pub(crate) misses: RecordConsumer,
-    pub(crate) punts: RecordConsumer,
+    /// The oldest first: another one is begun when the tenant's arena gets another size.
+    misses: Vec<RecordConsumer>,
+    punts: RecordConsumer,
     /// The next record is taken from the punts, if there is one: the two take turns.
-    pub(crate) punts_next: bool,
-    pub(crate) punt_limit: Arc<TokenBucket>,
+    punts_next: bool,
+    pub(crate) limits: Arc<LaneLimits>,
     replies: Producer<Reply>,
     injections: Producer<Injection>,
     bell: Arc<LaneBell>,
 }
 
-/// Makes both ends of a tenant's lane on one PMD. The limit is the tenant's, on all PMDs together.
+/// Makes both ends of a tenant's lane on one PMD. The limits are the tenant's, on all PMDs together.
 pub(crate) fn lane(
     pmd: usize,
     tenant: TenantIndex,
-    punt_limit: Arc<TokenBucket>,
+    limits: Arc<LaneLimits>,
     bell: Arc<LaneBell>,
+    arena_bytes: usize,
 ) -> (PmdLane, SlowLane) {
-    let (misses_in, misses) = byte_ring(MISS_ARENA_BYTES);
+    let (misses_in, misses) = byte_ring(arena_bytes);
     let (punts_in, punts) = byte_ring(PUNT_ARENA_BYTES);
     let (replies, replies_out) = RingBuffer::new(REPLY_SLOTS);
     let (injections, injections_out) = RingBuffer::new(INJECTION_SLOTS);
     let pmd_end = PmdLane {
         misses: misses_in,
         punts: punts_in,
-        punt_limit: Arc::clone(&punt_limit),
+        limits: Arc::clone(&limits),
         replies: replies_out,
         injections: injections_out,
         pending: PendingFlows::new(),
@@ -157,10 +167,10 @@ pub(crate) fn lane(
     let slow_end = SlowLane {
         pmd,
         tenant,
-        misses,
+        misses: vec![misses],
         punts,
         punts_next: false,
-        punt_limit,
+        limits,
         replies,
         injections,
         bell,
@@ -175,6 +185,13 @@ impl PmdLane {
         (self.pending.packets() > 0 && !self.replies.is_empty()) || !self.injections.is_empty()
     }
 
+    /// Whether one more packet may be queued: it follows others of its flow, or the tenant's limit
+    /// has room for one more new flow.
+    #[inline]
+    pub(crate) fn admits_setup(&self, key_hash: u64, now_tsc: u64) -> bool {
+        self.pending.contains(key_hash) || self.limits.setups.take(1, now_tsc)
+    }
+
     /// Queues a packet; `false` when the arena or the table of pending flows is full.
     #[must_use]
     pub(crate) fn queue(
@@ -184,6 +201,10 @@ impl PmdLane {
         key_hash: u64,
         frame: &[u8],
     ) -> bool {
+        // However large the arena is, each packet has a place for its answer.
+        if self.pending.packets() >= REPLY_SLOTS {
+            return false;
+        }
         let Some(ahead) = self.pending.enter(key_hash) else { return false };
         let follower = u16::from(ahead > 0);
         let head = MissHead { key: *key, key_hash, port: port.0, follower, reserved: 0 };
@@ -196,7 +217,7 @@ impl PmdLane {
 
     /// Whether the tenant's limit has room for one more copy for the controller.
     pub(crate) fn admits_punt(&self, now_tsc: u64) -> bool {
-        self.punt_limit.take(1, now_tsc)
+        self.limits.punts.take(1, now_tsc)
     }
 
     /// Queues a copy for the controller; `false` when its arena is full.
@@ -206,15 +227,38 @@ impl PmdLane {
         self.punts.push(head.as_bytes(), frame)
     }
 
-    /// Puts another limit in force; the old one is to be dropped elsewhere.
-    pub(crate) fn set_punt_limit(&mut self, limit: Arc<TokenBucket>) -> Arc<TokenBucket> {
-        std::mem::replace(&mut self.punt_limit, limit)
+    /// Puts other limits in force, and another arena if there is one; what they replace is left in
+    /// their place, to be dropped elsewhere.
+    pub(crate) fn update(
+        &mut self,
+        limits: &mut Arc<LaneLimits>,
+        arena: Option<&mut RecordProducer>,
+    ) {
+        std::mem::swap(&mut self.limits, limits);
+        if let Some(arena) = arena {
+            std::mem::swap(&mut self.misses, arena);
+        }
     }
 }
 
 impl SlowLane {
-    /// Answers a miss. Room is certain: a lane has more answer slots than its arena can hold
-    /// records.
+    /// The PMD will put misses here soon, after the last in the arenas there are.
+    pub(crate) fn add_arena(&mut self, misses: RecordConsumer) {
+        self.misses.push(misses);
+    }
+
+    /// Takes the next miss. The PMD fills an arena only when it has left those before, so once there
+    /// is something in a later one and the first is empty, that will not be filled again.
+    fn pop_miss(&mut self, record: &mut Vec<u8>) -> bool {
+        let is_later_begun = self.misses.iter().skip(1).any(|later| !later.is_empty());
+        if is_later_begun && self.misses.first().is_some_and(RecordConsumer::is_empty) {
+            self.misses.remove(0);
+        }
+        self.misses.first_mut().is_some_and(|misses| misses.pop(record))
+    }
+
+    /// Answers a miss. Room is certain: a PMD has no more packets in a lane than there are places for
+    /// answers.
     pub(crate) fn reply(&mut self, reply: Reply) {
         let pushed = self.replies.push(reply);
         debug_assert!(pushed.is_ok(), "a lane cannot hold more answers than misses");
@@ -230,20 +274,20 @@ impl SlowLane {
 
     /// Whether the slow path has something to take.
     pub(crate) fn has_records(&self) -> bool {
-        !self.misses.is_empty() || !self.punts.is_empty()
+        self.misses.iter().any(|misses| !misses.is_empty()) || !self.punts.is_empty()
     }
 
     /// Moves the next record into `record`; misses and punts take turns.
     pub(crate) fn pop(&mut self, record: &mut Vec<u8>) -> Option<MissKind> {
-        let mut pop = |kind| match kind {
-            MissKind::Miss => self.misses.pop(record),
-            MissKind::Punt => self.punts.pop(record),
+        let mut pop = |lane: &mut Self, kind| match kind {
+            MissKind::Miss => lane.pop_miss(record),
+            MissKind::Punt => lane.punts.pop(record),
         };
         let order = match self.punts_next {
             false => [MissKind::Miss, MissKind::Punt],
             true => [MissKind::Punt, MissKind::Miss],
         };
-        let kind = order.into_iter().find(|kind| pop(*kind))?;
+        let kind = order.into_iter().find(|kind| pop(self, *kind))?;
         self.punts_next = kind == MissKind::Miss;
         Some(kind)
     }
@@ -313,6 +357,56 @@ impl PendingFlows {
 mod tests {
     use super::*;
 
+    /// One of each, and no more.
+    fn limits() -> Arc<LaneLimits> {
+        let one = || TokenBucket::new(0, 1, 1, 0);
+        Arc::new(LaneLimits { punts: one(), setups: one() })
+    }
+
+    #[test]
+    fn packets_of_a_flow_that_is_being_set_up_count_as_one() {
+        let (mut pmd, _slow) = lane(0, TenantIndex(1), limits(), Arc::default(), 64 * 1024);
+        assert!(pmd.admits_setup(7, 0));
+        assert!(pmd.queue(PortIndex(0), &FlowKey::default(), 7, &[7; 60]));
+        assert!(pmd.admits_setup(7, 0), "it follows");
+        assert!(!pmd.admits_setup(8, 0));
+    }
+
+    /// Nothing is lost or overtaken when the arena changes its size, also twice in a row.
+    #[test]
+    fn an_arena_of_another_size_is_filled_behind_the_old_one() {
+        let (mut pmd, mut slow) = lane(0, TenantIndex(1), limits(), Arc::default(), 64 * 1024);
+        let mut numbers = 0_u64..;
+        let mut queue = |pmd: &mut PmdLane, count| {
+            for number in numbers.by_ref().take(count) {
+                assert!(pmd.queue(PortIndex(0), &FlowKey::default(), number, &[7; 60]));
+            }
+        };
+        let mut record = Vec::new();
+        let mut got = Vec::new();
+        let mut take = |slow: &mut SlowLane, count| {
+            for _ in 0..count {
+                assert_eq!(slow.pop(&mut record), Some(MissKind::Miss));
+                got.push(MissHead::read_from_prefix(&record).unwrap().0.key_hash);
+            }
+        };
+        queue(&mut pmd, 2);
+        for bytes in [128 * 1024, 64 * 1024] {
+            let (mut arena, misses) = byte_ring(bytes);
+            slow.add_arena(misses);
+            take(&mut slow, 1);
+            queue(&mut pmd, 1);
+            pmd.update(&mut limits(), Some(&mut arena));
+            queue(&mut pmd, 2);
+        }
+        take(&mut slow, 6);
+        assert_eq!(slow.misses.len(), 1, "arenas that were left are gone");
+        queue(&mut pmd, 1);
+        take(&mut slow, 1);
+        assert!(!slow.has_records());
+        assert_eq!(got, (0..9).collect::<Vec<_>>());
+    }
+
     #[test]
     fn the_bell_names_each_tenant_once() {
         let bell = LaneBell::default();
@@ -346,8 +440,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_punts_takes_no_room_from_misses_and_half_of_the_turns() {
-        let limit = Arc::new(TokenBucket::new(0, 1, 1, 0));
-        let (mut pmd, mut slow) = lane(0, TenantIndex(1), limit, Arc::default());
+        let (mut pmd, mut slow) = lane(0, TenantIndex(1), limits(), Arc::default(), 256 * 1024);
         let (port, key, frame) = (PortIndex(3), FlowKey::default(), [7; 1500]);
         while pmd.punt(port, &key, &frame) {}
         assert!(pmd.queue(port, &key, 1, &frame) && pmd.queue(port, &key, 2, &frame));
@@ -358,7 +451,7 @@ mod tests {
         assert_eq!(kinds, [miss, punt, miss, punt, punt]);
         assert!(pmd.punt(port, &key, &frame), "there is room again");
         assert!(pmd.admits_punt(0) && !pmd.admits_punt(0));
-        pmd.set_punt_limit(Arc::new(TokenBucket::new(0, 1, 1, 0)));
+        pmd.update(&mut limits(), None);
         assert!(pmd.admits_punt(0) && !pmd.admits_punt(0));
         while slow.pop(&mut record).is_some() {}
         assert!(!slow.has_records());

@@ -22,14 +22,16 @@ mod megaflow;
 mod meter;
 mod pmd;
 mod ring_host;
+mod settings;
 mod shared;
 mod slow_path;
 mod token_bucket;
 
-pub use control::{ControlError, Datapath, DatapathConfig, PortHandle, StartError, TenantSettings};
+pub use control::{ControlError, Datapath, DatapathConfig, PortHandle, StartError};
 pub use counters::{PortCounters, PortSnapshot};
 pub use histogram::Histogram;
 pub use megaflow::{Megaflow, MegaflowStats, Op};
 pub use meter::{BandStats, Meter, MeterBand, MeterConfig, MeterStats, MeterUnit, TooManyBands};
+pub use settings::TenantSettings;
 pub use shared::{PmdSnapshot, TenantSnapshot};
 pub use slow_path::{Evicted, EvictionCause, InjectError, Miss, MissKind, SlowPathEnd, Verdict};

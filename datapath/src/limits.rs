@@ -38,18 +38,14 @@ pub const DISCARD_SLOTS: usize = 1024;
 /// few cache misses, all of them together less than a quantum.
 pub const STALE_PER_MAIL: usize = 16;
 
-/// Bytes of misses that one tenant may have queued on one PMD: some 200 small frames, or 28 jumbo
-/// ones.
-pub const MISS_ARENA_BYTES: usize = 256 * 1024;
-
 /// Flows of one tenant that may have packets in the slow path at once.
 pub const PENDING_FLOWS: usize = 1024;
 
 /// Slots looked at for a pending flow.
 pub const PENDING_PROBES: usize = 8;
 
-/// Answers of the slow path that wait for one tenant: no fewer than the misses that the arena can
-/// hold (an empty frame's record takes about 120 bytes), so that the slow path never waits.
+/// Answers of the slow path that wait for one tenant, and so its packets in the slow path: the slow
+/// path never waits. An arena of 256 KiB holds half as many of the smallest.
 pub const REPLY_SLOTS: usize = 4096;
 
 /// Slow-path answers sent in one task.
@@ -79,6 +75,14 @@ pub const SMALL_SERVICE_REST_CYCLES: u64 = 1000;
 /// How late a ring that was silent for a thousand times as long may be seen. A hundred such rings
 /// then cost a core less than 2 % (40 cycles for a look, which misses the cache).
 pub const QUIET_RING_LATE_US: u64 = 100;
+
+/// How long a tenant that has no packets still has its part of the exact-match table kept for it: a
+/// second's pause must not cost it its entries.
+pub const EXACT_ACTIVE_MS: u64 = 1000;
+
+/// Entries of the exact-match table that the owner who has too many gives up per housekeeping: a
+/// cache miss or two each.
+pub const EXACT_TRIM: usize = 64;
 
 /// Looks that a turn without work spends on quiet rings beyond those that are due: an idle core sees
 /// a waking one within some microseconds, and what else comes waits for a few looks only.

@@ -10,21 +10,22 @@ use std::time::Duration;
 
 use rtrb::{Consumer, Producer, RingBuffer};
 use tollgate_packet::PortIndex;
-use tollgate_policy::TenantIndex;
+use tollgate_policy::{TenantIndex, TenantKnobs};
 use tollgate_vhost::ActiveVring;
 
-use crate::control::TenantSettings;
+use crate::byte_ring::RecordProducer;
+use crate::lane::LaneLimits;
 use crate::limits::{DISCARD_SLOTS, MAILBOX_SLOTS};
 use crate::megaflow::Megaflow;
 use crate::pmd::{PortSlot, TenantSlot};
 use crate::shared::PmdShared;
-use crate::token_bucket::TokenBucket;
 
 /// One order. Each is bounded work.
 #[derive(Debug)]
 pub(crate) enum Mail {
-    TenantAdd(TenantSettings, Box<TenantSlot>),
-    TenantSet(TenantIndex, TenantSettings, Arc<TokenBucket>),
+    TenantAdd(TenantKnobs, Box<TenantSlot>),
+    /// What it replaces comes back in its place.
+    TenantSet(TenantIndex, Box<TenantUpdate>),
     TenantRemove(TenantIndex),
     PortAdd(Box<PortSlot>),
     PortRemove(PortIndex),
@@ -36,6 +37,16 @@ pub(crate) enum Mail {
     Stale(Box<[StaleFlow]>),
     Protection(bool),
     Stop,
+}
+
+/// A tenant's new settings.
+#[derive(Debug)]
+pub(crate) struct TenantUpdate {
+    pub(crate) knobs: TenantKnobs,
+    pub(crate) exact_entries: Option<u64>,
+    pub(crate) limits: Arc<LaneLimits>,
+    /// A queue to the slow path of another size.
+    pub(crate) arena: Option<RecordProducer>,
 }
 
 /// A megaflow that is to be forgotten, and what the cache held once it is.
@@ -62,7 +73,7 @@ pub(crate) enum Discard {
     #[expect(dead_code, reason = "as above")]
     Stale(Box<[StaleFlow]>),
     #[expect(dead_code, reason = "as above")]
-    PuntLimit(Arc<TokenBucket>),
+    TenantUpdate(Box<TenantUpdate>),
 }
 
 /// The PMD thread has ended.

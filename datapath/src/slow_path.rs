@@ -12,9 +12,9 @@ use tollgate_packet::{FlowKey, PortIndex};
 use tollgate_policy::TenantIndex;
 use zerocopy::FromBytes;
 
-use crate::lane::{Injection, MissHead, PuntOutcome, Reply, SlowLane};
+use crate::byte_ring::RecordConsumer;
+use crate::lane::{Injection, LaneLimits, MissHead, PuntOutcome, Reply, SlowLane};
 use crate::megaflow::Megaflow;
-use crate::token_bucket::TokenBucket;
 
 /// Why a packet is here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +113,9 @@ pub enum InjectError {
 pub(crate) enum LaneChange {
     Add(SlowLane),
     Remove(TenantIndex),
-    PuntLimit(TenantIndex, Arc<TokenBucket>),
+    Limits(TenantIndex, Arc<LaneLimits>),
+    /// Misses of the tenant on the PMD will come here too.
+    Arena(TenantIndex, usize, RecordConsumer),
     PortAdd(PortIndex, TenantIndex, usize),
     PortRemove(PortIndex),
 }
@@ -188,9 +190,16 @@ impl SlowPathEnd {
             match change {
                 LaneChange::Add(lane) => self.lanes.push(lane),
                 LaneChange::Remove(gone) => self.lanes.retain(|lane| lane.tenant != gone),
-                LaneChange::PuntLimit(tenant, limit) => {
+                LaneChange::Limits(tenant, limits) => {
                     let lanes = self.lanes.iter_mut().filter(|lane| lane.tenant == tenant);
-                    lanes.for_each(|lane| lane.punt_limit = Arc::clone(&limit));
+                    lanes.for_each(|lane| lane.limits = Arc::clone(&limits));
+                }
+                LaneChange::Arena(tenant, pmd, misses) => {
+                    let mut lanes = self.lanes.iter_mut();
+                    if let Some(lane) = lanes.find(|lane| lane.tenant == tenant && lane.pmd == pmd)
+                    {
+                        lane.add_arena(misses);
+                    }
                 }
                 LaneChange::PortAdd(port, tenant, pmd) => {
                     self.ports.insert(port, (tenant, pmd));
@@ -242,7 +251,7 @@ impl SlowPathEnd {
             return true;
         }
         let lane = self.lanes.iter().find(|lane| lane.tenant == miss.tenant);
-        let admitted = lane.is_some_and(|lane| lane.punt_limit.take(1, now_tsc));
+        let admitted = lane.is_some_and(|lane| lane.limits.punts.take(1, now_tsc));
         miss.punt = if admitted { PuntOutcome::Sent } else { PuntOutcome::Denied };
         admitted
     }

@@ -48,6 +48,8 @@ drop_reasons! {
     RuleDrop = "rule_drop",
     /// The tenant's queue to the slow path is full.
     MissQueueFull = "miss_queue_full",
+    /// The tenant has more new flows per second than its limit allows.
+    SetupLimit = "setup_limit",
     /// No memory left in the tenant's arena for a frame that must outlive its burst.
     NoBuffers = "no_buffers",
     /// An action could not be applied to this frame.

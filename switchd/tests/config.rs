@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use tollgate_policy::SchedulerConfig;
-use tollgate_switchd::config::{Config, PortMode, SlowPathConfig, load, parse};
+use tollgate_switchd::config::{Config, PortMode, SlowPathConfig, TenantConfig, load, parse};
 
 fn example() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/switchd.toml");
@@ -43,7 +43,13 @@ fn every_documented_default_is_the_real_default() {
     let per_tenant = written.cache.megaflows_per_tenant.take();
     assert_eq!(written.cache, real.cache);
     assert_eq!(per_tenant, Some(real.cache.megaflows_per_tenant()));
-    assert_eq!(written.tenants, real.tenants);
+    let policy = real.scheduler.policy();
+    let (tenant, default) = (&written.tenants["vm1"], &real.tenants["vm1"]);
+    let knobs = |tenant: &TenantConfig| tenant.settings().knobs(&policy).unwrap();
+    assert_eq!(knobs(tenant), knobs(default));
+    assert_eq!(tenant.controller_pps, default.controller_pps);
+    assert_eq!(tenant.megaflows, Some(real.cache.megaflows_per_tenant() as u64));
+    assert_eq!(tenant.exact_entries, Some(real.cache.exact_entries as u64), "if it is alone");
     assert_eq!(written.bridges, real.bridges);
     assert_eq!(real.slow_path, SlowPathConfig::default(), "optional: the daemon's own");
     assert_eq!(written.scheduler.protection, real.scheduler.protection);
@@ -70,6 +76,9 @@ fn the_example_shows_every_key() {
         "floor_cycles",
         "horizon_cycles",
         "megaflows_per_tenant",
+        "mark_depth_cycles",
+        "megaflows",
+        "exact_entries",
         "core",
         "nice",
         "socket",
@@ -103,6 +112,9 @@ fn mistakes_are_answered_with_key_line_and_what_would_be_right() {
         ("[cache]\nexact_entries = 63\n", 2, "cache.exact_entries", "64 to 16777216"),
         ("[cache]\nmegaflows_per_tenant = 0\n", 2, "cache.megaflows_per_tenant", "1 to"),
         ("[tenants.a]\ncontroller_pps = -1\n", 2, "tenants.a.controller_pps", "u32"),
+        ("[tenants.a]\ncap_cycles = 9999\n", 2, "tenants.a.cap_cycles", "10000 (two quanta)"),
+        ("[tenants.a]\nrx_overrun = 'lose'\n", 2, "tenants.a.rx_overrun", "mark-then-drop"),
+        ("[tenants.a]\nsetups_per_second = 0\n", 2, "tenants.a.setups_per_second", "1 to"),
         ("[slow_path]\nnice = 99\n", 2, "slow_path.nice", "-20 to 19"),
         ("[tenants.a]\n[tenants.b]\nweight = nan\n", 3, "tenants.b.weight", "0.001 to 1000"),
         ("[tenants]\n'a/b' = {}\n", 2, "tenants.a/b", "letters, digits"),

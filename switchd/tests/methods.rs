@@ -190,6 +190,31 @@ fn a_weight_is_set_exactly_and_kept() {
     let (code, message) =
         daemon.refusal("tenant_set", json!({"tenant": "a", "controller_pps": -1}));
     assert!(code == INVALID_PARAMS && message.contains("`controller_pps`"), "{message}");
+    assert_eq!((&set["rx_overrun"], &set["megaflows"]), (&json!("drop"), &json!(null)));
+    let all = json!({
+        "tenant": "vm1", "cap_cycles": 15000, "floor_cycles": 900_000, "rx_overrun": "mark-then-drop",
+        "mark_depth_cycles": 5000, "setups_per_second": 10, "megaflows": 7, "subtables": 3,
+        "arena_bytes": 100_000, "exact_entries": 99,
+    });
+    let knobs = daemon.call("tenant_set", all.clone());
+    let wrong = all.as_object().unwrap().iter().find(|(knob, value)| knobs[*knob] != **value);
+    assert_eq!(wrong, None);
+    for (knob, value, range) in [
+        ("cap_cycles", json!(9999), "10000 (two quanta) to"),
+        ("floor_cycles", json!(1_000_001), "(horizon_cycles)"),
+        ("rx_overrun", json!("lose"), "mark-then-drop"),
+        ("mark_depth_cycles", json!(900_001), "0 to 900000 (floor_cycles)"),
+        ("arena_bytes", json!(1), "65536 to"),
+        ("subtables", json!(0), "1 to"),
+    ] {
+        let (_, message) = daemon.refusal("tenant_set", json!({"tenant": "vm1", knob: value}));
+        assert!(message.contains(knob) && message.contains(range), "{message}");
+    }
+    assert_eq!(
+        daemon.call("tenant_get", json!({"tenant": "vm1"}))["subtables"],
+        3,
+        "nothing changed"
+    );
     // Named ones survive their ports.
     daemon.call("port_remove", json!({"bridge": "br0", "name": "vm1"}));
     assert_eq!(daemon.call("tenant_get", json!({"tenant": "vm1"}))["weight"], 4.0);

@@ -11,7 +11,7 @@ use tollgate_vhost::{Features, Notifier, PortStatus};
 use crate::control::DatapathConfig;
 use crate::counters::PortCounters;
 use crate::handoff::handoff_mesh;
-use crate::lane::lane;
+use crate::lane::{LaneLimits, lane};
 use crate::mail::{Mailbox, mailbox};
 use crate::pmd::{Pmd, PmdParts, PortSlot, TenantSlot};
 use crate::shared::PmdShared;
@@ -49,10 +49,11 @@ pub(crate) struct Guest {
 /// Adds tenant and port `number`, with a ring from the guest.
 pub(crate) fn add_guest(pmd: &mut Pmd, number: u16) -> Guest {
     let (tenant, port) = (TenantIndex(number), PortIndex(number));
-    let limit = Arc::new(TokenBucket::new(0, 1, TSC_HZ, 0));
-    let (lane, _) = lane(0, tenant, limit, Arc::default());
+    let bucket = || TokenBucket::new(1000, 1000, TSC_HZ, 0);
+    let limits = Arc::new(LaneLimits { punts: bucket(), setups: bucket() });
+    let (lane, _) = lane(0, tenant, limits, Arc::default(), 64 * 1024);
     pmd.accounts.scheduler.tenant_add(tenant, Weight::ONE).unwrap();
-    assert!(pmd.tenants.put(Box::new(TenantSlot::new(tenant, lane))).is_none());
+    assert!(pmd.tenants.put(Box::new(TenantSlot::new(tenant, lane, None))).is_none());
     let slot = PortSlot::new(port, tenant, 0, Arc::<PortCounters>::default());
     assert!(pmd.ports.put(Box::new(slot)).is_none());
     let (ram, driver) = Driver::alone(8);

@@ -6,6 +6,7 @@ use rtrb::Producer;
 use tollgate_classifier::{ExactTable, FlowSlot, InsertError, MegaflowCache};
 use tollgate_packet::FlowKey;
 
+use crate::limits::EXACT_TRIM;
 use crate::megaflow::Megaflow;
 use crate::slow_path::{EvictionCause, Homebound};
 
@@ -142,6 +143,19 @@ impl FlowCache {
         debug_assert!(pushed.is_ok(), "room was asked for before");
     }
 
+    /// How many exact-match entries an owner may have, `None` for an equal part with `owners` in all.
+    pub(crate) fn set_exact_quota(&mut self, owner: u16, entries: Option<u64>, owners: usize) {
+        let capacity = self.exact.capacity();
+        let part = (capacity / owners.max(1)) as u64;
+        let quota = entries.unwrap_or(part).min(capacity as u64);
+        self.exact.set_quota(owner, quota as u32);
+    }
+
+    /// Takes back some entries of an owner that has too many.
+    pub(crate) fn trim_exact(&mut self, owner: u16) {
+        self.exact.trim(owner, EXACT_TRIM);
+    }
+
     /// Keeps the subtables in the order of their hits; bounded.
     pub(crate) fn housekeeping(&mut self) {
         self.megaflows.rank();
@@ -191,6 +205,36 @@ mod tests {
             assert!(cache.lookup(hash, &key).is_some());
         }
         cache.exact_hits - before
+    }
+
+    /// A tenant with more flows than its part keeps no place from another, and has its own back when
+    /// the other is gone.
+    #[test]
+    fn each_owner_has_its_part_of_the_exact_match_table() {
+        let exact = ExactTable::new(16, 4, HashSecret::random());
+        let megaflows = MegaflowCache::new(4, 64, HashSecret::random());
+        let mut cache = FlowCache::new(0, exact, megaflows, RingBuffer::new(1).0);
+        cache.install(megaflow(1));
+        cache.install(megaflow(2));
+        let fill = |cache: &mut FlowCache, port| {
+            for l4_src in 0..1000 {
+                let key = FlowKey { in_port: port, l4_src, ..FlowKey::default() };
+                cache.lookup(cache.hash(&key), &key);
+            }
+        };
+        fill(&mut cache, 1);
+        assert_eq!(cache.exact.occupancy(1), 16);
+        (1..=2).for_each(|owner| cache.set_exact_quota(owner, None, 2));
+        cache.trim_exact(1);
+        fill(&mut cache, 2);
+        fill(&mut cache, 1);
+        assert_eq!((cache.exact.occupancy(1), cache.exact.occupancy(2)), (8, 8));
+        cache.set_exact_quota(2, Some(3), 2);
+        cache.trim_exact(2);
+        assert_eq!(cache.exact.occupancy(2), 3);
+        cache.set_exact_quota(2, Some(1 << 40), 2);
+        fill(&mut cache, 2);
+        assert!(cache.exact.occupancy(2) >= 3);
     }
 
     /// They stayed until their tenant wanted the places for others, which may have been never.

@@ -39,7 +39,9 @@ use crate::control::DatapathConfig;
 use crate::counters::PortCounters;
 use crate::handoff::{HandoffIn, HandoffOut};
 use crate::lane::{Injection, LaneBell};
-use crate::limits::{HOUSEKEEPING_US, MAX_PORTS, MAX_QUEUE_PAIRS, MAX_TENANTS, QUIET_RING_LATE_US};
+use crate::limits::{
+    EXACT_ACTIVE_MS, HOUSEKEEPING_US, MAX_PORTS, MAX_QUEUE_PAIRS, MAX_TENANTS, QUIET_RING_LATE_US,
+};
 use crate::mail::PmdMail;
 use crate::megaflow::single_writer_add;
 use crate::shared::PmdShared;
@@ -89,6 +91,8 @@ pub(crate) struct Pmd {
     shared: Arc<PmdShared>,
     /// Stale megaflows that mail has named.
     forgotten: u64,
+    /// Tenants among whom the exact-match table is divided.
+    exact_owners: usize,
     housekeeping_cycles: u64,
     housekeeping_due_tsc: u64,
     stopping: bool,
@@ -115,7 +119,6 @@ impl Pmd {
         let rings = (MAX_PORTS * MAX_QUEUE_PAIRS) as u16;
         let mut scheduler = Scheduler::new(config.scheduler, MAX_TENANTS as u16)?;
         scheduler.set_protection(config.protection);
-        // Each owner's quota is the whole table: an owner evicts only its own entries, but may fill it.
         let exact = ExactTable::new(config.exact_entries, MAX_TENANTS, HashSecret::random());
         let megaflows =
             MegaflowCache::new(config.megaflows_max, config.subtables_max, HashSecret::random());
@@ -141,6 +144,7 @@ impl Pmd {
             bell,
             shared,
             forgotten: 0,
+            exact_owners: 1,
             housekeeping_cycles: us_cycles * HOUSEKEEPING_US,
             housekeeping_due_tsc: 0,
             stopping: false,
@@ -188,7 +192,23 @@ impl Pmd {
         self.housekeeping_due_tsc = now_tsc.saturating_add(self.housekeeping_cycles);
         self.accounts.refresh_evidence();
         self.cache.housekeeping();
+        self.divide_exact_table(now_tsc);
         self.publish_figures();
+    }
+
+    /// Gives each tenant its quota in the exact-match table: an equal part of it with all that were
+    /// active lately. Who has too much gives it up bit by bit.
+    fn divide_exact_table(&mut self, now_tsc: u64) {
+        let horizon_cycles = self.housekeeping_cycles * (EXACT_ACTIVE_MS * 1000 / HOUSEKEEPING_US);
+        let mut owners = 0;
+        self.tenants.each(|slot| owners += usize::from(slot.is_active(now_tsc, horizon_cycles)));
+        let cache = &mut self.cache;
+        if owners != self.exact_owners {
+            self.exact_owners = owners;
+            self.tenants
+                .each(|slot| cache.set_exact_quota(slot.index.0, slot.exact_entries, owners));
+        }
+        self.tenants.each(|slot| cache.trim_exact(slot.index.0));
     }
 
     /// Copies the figures that are kept in private to where others read them.

@@ -7,7 +7,7 @@ use tollgate_policy::TenantIndex;
 use tollgate_vhost::ActiveVring;
 
 use crate::limits::MAIL_PER_TURN;
-use crate::mail::{Discard, Mail};
+use crate::mail::{Discard, Mail, TenantUpdate};
 use crate::pmd::Pmd;
 use crate::pmd::ports::RingRef;
 
@@ -38,10 +38,14 @@ impl Pmd {
 
     fn carry_out(&mut self, order: Mail) -> Option<Discard> {
         match order {
-            Mail::TenantAdd(settings, slot) => {
+            Mail::TenantAdd(knobs, slot) => {
                 // Refused only where the control side has lost count; then the slot goes back.
-                match self.accounts.scheduler.tenant_add(slot.index, settings.weight) {
+                let scheduler = &mut self.accounts.scheduler;
+                let added = scheduler.tenant_add(slot.index, knobs.weight);
+                match added.and_then(|()| scheduler.set_knobs(slot.index, &knobs)) {
                     Ok(()) => {
+                        let (index, quota) = (slot.index.0, slot.exact_entries);
+                        self.cache.set_exact_quota(index, quota, self.exact_owners);
                         let end = usize::from(slot.index.0) + 1;
                         self.shared.tenants_end.fetch_max(end, Relaxed);
                         self.tenants.put(slot).map(Discard::Tenant)
@@ -49,14 +53,16 @@ impl Pmd {
                     Err(_) => Some(Discard::Tenant(slot)),
                 }
             }
-            Mail::TenantSet(tenant, settings, punt_limit) => {
-                // An unknown tenant has no weight to set; the control side checks before.
-                let _ = self.accounts.scheduler.set_weight(tenant, settings.weight);
-                let old = match self.tenants.get_mut(tenant) {
-                    Some(slot) => slot.lane.set_punt_limit(punt_limit),
-                    None => punt_limit,
-                };
-                Some(Discard::PuntLimit(old))
+            Mail::TenantSet(tenant, mut update) => {
+                // An unknown tenant has no knobs to set; the control side checks before.
+                let _ = self.accounts.scheduler.set_knobs(tenant, &update.knobs);
+                if let Some(slot) = self.tenants.get_mut(tenant) {
+                    let TenantUpdate { exact_entries, limits, arena, .. } = &mut *update;
+                    slot.exact_entries = *exact_entries;
+                    slot.lane.update(limits, arena.as_mut());
+                    self.cache.set_exact_quota(tenant.0, *exact_entries, self.exact_owners);
+                }
+                Some(Discard::TenantUpdate(update))
             }
             Mail::TenantRemove(tenant) => {
                 let _ = self.accounts.scheduler.tenant_remove(tenant);

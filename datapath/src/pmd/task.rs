@@ -246,6 +246,12 @@ impl Pmd {
         counters: &PortCounters,
     ) {
         single_writer_add(&self.shared.misses, 1);
+        // Before the copy is made: a flood of new flows costs next to nothing.
+        let now_tsc = self.accounts.last_tsc();
+        let lane = self.tenants.get(tenant).map(|slot| &slot.lane);
+        if lane.is_some_and(|lane| !lane.admits_setup(flow_hash, now_tsc)) {
+            return counters.dropped(DropReason::SetupLimit, 1);
+        }
         let queued = self.burst.packet(index).is_some_and(|packet| {
             let len = copy_frame(
                 packet.header.bytes(),

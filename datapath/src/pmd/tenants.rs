@@ -24,10 +24,15 @@ pub(crate) struct TenantSlot {
     /// While it is listed: when its work was seen, or its last turn ended.
     pub(crate) work_since_tsc: u64,
     pub(crate) packets: u64,
+    /// Its quota in the exact-match table, if one was set.
+    pub(crate) exact_entries: Option<u64>,
+    /// Until when it counts as active there, and its packets when that was last seen.
+    active_until_tsc: u64,
+    packets_seen: u64,
 }
 
 impl TenantSlot {
-    pub(crate) fn new(index: TenantIndex, lane: PmdLane) -> Self {
+    pub(crate) fn new(index: TenantIndex, lane: PmdLane, exact_entries: Option<u64>) -> Self {
         Self {
             index,
             lane,
@@ -37,6 +42,9 @@ impl TenantSlot {
             listed: false,
             work_since_tsc: 0,
             packets: 0,
+            exact_entries,
+            active_until_tsc: 0,
+            packets_seen: 0,
         }
     }
 
@@ -82,6 +90,15 @@ impl TenantSlot {
             self.work_since_tsc = now_tsc;
         }
         is_new
+    }
+
+    /// Whether it has had packets within `horizon_cycles`, as far as it was asked in between.
+    pub(crate) fn is_active(&mut self, now_tsc: u64, horizon_cycles: u64) -> bool {
+        if self.packets != self.packets_seen {
+            self.packets_seen = self.packets;
+            self.active_until_tsc = now_tsc.saturating_add(horizon_cycles);
+        }
+        now_tsc < self.active_until_tsc
     }
 
     /// Packets to take for a budget, by what they have cost so far.
@@ -137,6 +154,16 @@ impl TenantTable {
     #[inline]
     pub(crate) fn get_mut(&mut self, index: TenantIndex) -> Option<&mut TenantSlot> {
         self.slots.get_mut(usize::from(index.0)).and_then(Option::as_deref_mut)
+    }
+
+    /// Every tenant there is, to be changed.
+    pub(crate) fn each(&mut self, mut visit: impl FnMut(&mut TenantSlot)) {
+        for index in &self.present {
+            let place = self.slots.get_mut(usize::from(index.0));
+            if let Some(slot) = place.and_then(Option::as_deref_mut) {
+                visit(slot);
+            }
+        }
     }
 
     /// Every tenant there is.

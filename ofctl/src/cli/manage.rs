@@ -102,6 +102,39 @@ pub(crate) enum Mode {
     Connect,
 }
 
+/// What else is set for a tenant; the switch knows the ranges.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct TenantKnobs {
+    /// Most credit it may hold, in cycles
+    #[arg(long)]
+    pub(crate) cap_cycles: Option<u64>,
+    /// Most of its debt that is remembered, in cycles
+    #[arg(long)]
+    pub(crate) floor_cycles: Option<u64>,
+    /// What becomes of packets received for it while it is over its share: drop, mark,
+    /// mark-then-drop or none
+    #[arg(long)]
+    pub(crate) rx_overrun: Option<String>,
+    /// With mark-then-drop: in how much debt dropping begins, in cycles
+    #[arg(long)]
+    pub(crate) mark_depth_cycles: Option<u64>,
+    /// New flows per second that the slow path decides for it
+    #[arg(long)]
+    pub(crate) setups_per_second: Option<u64>,
+    /// Megaflows that it may have
+    #[arg(long)]
+    pub(crate) megaflows: Option<u64>,
+    /// Pairs of ingress port and mask among them
+    #[arg(long)]
+    pub(crate) subtables: Option<u64>,
+    /// Bytes of its packets that may wait for the slow path, on each PMD
+    #[arg(long)]
+    pub(crate) arena_bytes: Option<u64>,
+    /// Entries that it may have in each PMD's exact-match table
+    #[arg(long)]
+    pub(crate) exact_entries: Option<u64>,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum TenantCommand {
     /// Create a tenant or change its weight and limits; acts at once
@@ -114,6 +147,8 @@ pub(crate) enum TenantCommand {
         /// Copies of its packets that OpenFlow controllers are sent per second, at most
         #[arg(long)]
         controller_pps: Option<u32>,
+        #[command(flatten)]
+        knobs: TenantKnobs,
     },
     /// Show one tenant
     Get { name: String },

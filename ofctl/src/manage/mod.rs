@@ -109,11 +109,20 @@ fn port_add(add: &PortAdd) -> Value {
 
 fn tenant(command: &TenantCommand) -> Call {
     match command {
-        TenantCommand::Set { name, weight, controller_pps } => {
+        TenantCommand::Set { name, weight, controller_pps, knobs } => {
             let params = present([
                 ("tenant", Some(name.clone().into())),
                 ("weight", weight.map(Value::from)),
                 ("controller_pps", controller_pps.map(Value::from)),
+                ("cap_cycles", knobs.cap_cycles.map(Value::from)),
+                ("floor_cycles", knobs.floor_cycles.map(Value::from)),
+                ("rx_overrun", knobs.rx_overrun.clone().map(Value::from)),
+                ("mark_depth_cycles", knobs.mark_depth_cycles.map(Value::from)),
+                ("setups_per_second", knobs.setups_per_second.map(Value::from)),
+                ("megaflows", knobs.megaflows.map(Value::from)),
+                ("subtables", knobs.subtables.map(Value::from)),
+                ("arena_bytes", knobs.arena_bytes.map(Value::from)),
+                ("exact_entries", knobs.exact_entries.map(Value::from)),
             ]);
             Call::new("tenant_set", params, view::tenant_set)
         }

@@ -73,9 +73,16 @@ fn check_sizes(config: &Config, found: &mut Found) {
 }
 
 fn check_tenants(config: &Config, found: &mut Found) {
-    for name in config.tenants.keys() {
+    let scheduler = config.scheduler.policy();
+    for (name, tenant) in &config.tenants {
         if let Err(message) = check_tenant_name(name) {
             found.push((path!("tenants", name.as_str()), message));
+        }
+        // The scheduler's own knobs are complained about where they stand.
+        if scheduler.validate().is_ok()
+            && let Err(error) = tenant.settings().knobs(&scheduler)
+        {
+            found.push((path!("tenants", name.as_str(), error.knob), error.to_string()));
         }
     }
 }

@@ -3,6 +3,7 @@
 mod check;
 mod load;
 mod locate;
+mod rx_overrun;
 mod weight;
 
 use std::collections::BTreeMap;
@@ -10,8 +11,9 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use tollgate_datapath::{DatapathConfig, TenantSettings};
-use tollgate_policy::{Refill, SchedulerConfig, Weight};
+use tollgate_policy::{Refill, RxOverrun, SchedulerConfig, Weight};
 
+use crate::control::TenantChange;
 use crate::openflow::Target;
 use crate::pipeline::limits::RULES_PER_TABLE;
 use crate::pipeline::{Overflow, TableLimits};
@@ -105,6 +107,62 @@ pub struct TenantConfig {
     pub weight: Weight,
     /// Copies for controllers that its packets may cause per second.
     pub controller_pps: u32,
+    /// Most credit it may hold; by default the scheduler's.
+    pub cap_cycles: Option<u64>,
+    /// Most of its debt that is remembered; by default the scheduler's.
+    pub floor_cycles: Option<u64>,
+    /// What becomes of its received packets when it is over its share.
+    #[serde(with = "rx_overrun")]
+    pub rx_overrun: RxOverrun,
+    /// With `rx_overrun = "mark-then-drop"`: in how much debt dropping begins; by default its cap.
+    pub mark_depth_cycles: Option<u64>,
+    /// New flows that it may ask the slow path about per second.
+    pub setups_per_second: u64,
+    /// Megaflows that it may have; by default `cache.megaflows_per_tenant`.
+    pub megaflows: Option<u64>,
+    /// Pairs of ingress port and mask among them.
+    pub subtables: u64,
+    /// Bytes of its packets that may wait for the slow path, on each PMD.
+    pub arena_bytes: u64,
+    /// Entries that it may have in each PMD's exact-match table; by default an equal part of it with
+    /// the other active tenants.
+    pub exact_entries: Option<u64>,
+}
+
+impl TenantConfig {
+    /// For the datapath.
+    pub fn settings(&self) -> TenantSettings {
+        TenantSettings {
+            weight: self.weight,
+            punt_pps: self.controller_pps,
+            cap_cycles: self.cap_cycles,
+            floor_cycles: self.floor_cycles,
+            rx_overrun: self.rx_overrun,
+            mark_depth_cycles: self.mark_depth_cycles,
+            setups_per_second: self.setups_per_second,
+            megaflows: self.megaflows,
+            subtables: self.subtables,
+            arena_bytes: self.arena_bytes,
+            exact_entries: self.exact_entries,
+        }
+    }
+
+    /// As an order to set all of it.
+    pub fn change(&self) -> TenantChange {
+        TenantChange {
+            weight: Some(self.weight),
+            controller_pps: Some(self.controller_pps),
+            cap_cycles: self.cap_cycles,
+            floor_cycles: self.floor_cycles,
+            rx_overrun: Some(self.rx_overrun),
+            mark_depth_cycles: self.mark_depth_cycles,
+            setups_per_second: Some(self.setups_per_second),
+            megaflows: self.megaflows,
+            subtables: Some(self.subtables),
+            arena_bytes: Some(self.arena_bytes),
+            exact_entries: self.exact_entries,
+        }
+    }
 }
 
 /// One of `[[bridges]]`
@@ -233,8 +291,20 @@ impl SchedulerSection {
 
 impl Default for TenantConfig {
     fn default() -> Self {
-        let TenantSettings { weight, punt_pps } = TenantSettings::default();
-        Self { weight, controller_pps: punt_pps }
+        let default = TenantSettings::default();
+        Self {
+            weight: default.weight,
+            controller_pps: default.punt_pps,
+            cap_cycles: default.cap_cycles,
+            floor_cycles: default.floor_cycles,
+            rx_overrun: default.rx_overrun,
+            mark_depth_cycles: default.mark_depth_cycles,
+            setups_per_second: default.setups_per_second,
+            megaflows: default.megaflows,
+            subtables: default.subtables,
+            arena_bytes: default.arena_bytes,
+            exact_entries: default.exact_entries,
+        }
     }
 }
 

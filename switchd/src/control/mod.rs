@@ -97,11 +97,7 @@ impl Switch {
     pub fn populate(&self, config: &Config) -> anyhow::Result<()> {
         use anyhow::Context as _;
         for (name, tenant) in &config.tenants {
-            let change = TenantChange {
-                weight: Some(tenant.weight),
-                controller_pps: Some(tenant.controller_pps),
-            };
-            self.tenant_set(name, change).with_context(|| format!("tenant {name}"))?;
+            self.tenant_set(name, tenant.change()).with_context(|| format!("tenant {name}"))?;
         }
         for bridge in &config.bridges {
             self.bridge_add(&bridge.name, bridge.table_limits())

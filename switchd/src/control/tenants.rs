@@ -1,18 +1,36 @@
 //! Tenants: who is charged, and for what share.
 
 use tollgate_datapath::{PmdSnapshot, TenantSettings};
-use tollgate_policy::{TenantIndex, Weight};
+use tollgate_policy::{RxOverrun, TenantIndex, TenantKnobs, Weight};
 
 use super::registry::TenantEntry;
 use super::{Refusal, Switch};
 
-/// What is to change about a tenant; the rest stays.
+/// What is to change about a tenant; the rest stays. The knobs are those of [`TenantSettings`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TenantChange {
     /// Its weight.
     pub weight: Option<Weight>,
     /// Copies for controllers that its packets may cause per second.
     pub controller_pps: Option<u32>,
+    /// Most credit.
+    pub cap_cycles: Option<u64>,
+    /// Most debt.
+    pub floor_cycles: Option<u64>,
+    /// What becomes of received packets over its share.
+    pub rx_overrun: Option<RxOverrun>,
+    /// In how much debt marking ends.
+    pub mark_depth_cycles: Option<u64>,
+    /// New flows per second.
+    pub setups_per_second: Option<u64>,
+    /// Cached megaflows.
+    pub megaflows: Option<u64>,
+    /// Masks of those.
+    pub subtables: Option<u64>,
+    /// Bytes waiting for the slow path.
+    pub arena_bytes: Option<u64>,
+    /// Places in the exact-match table.
+    pub exact_entries: Option<u64>,
 }
 
 impl TenantChange {
@@ -20,6 +38,15 @@ impl TenantChange {
         TenantSettings {
             weight: self.weight.unwrap_or(to.weight),
             punt_pps: self.controller_pps.unwrap_or(to.punt_pps),
+            cap_cycles: self.cap_cycles.or(to.cap_cycles),
+            floor_cycles: self.floor_cycles.or(to.floor_cycles),
+            rx_overrun: self.rx_overrun.unwrap_or(to.rx_overrun),
+            mark_depth_cycles: self.mark_depth_cycles.or(to.mark_depth_cycles),
+            setups_per_second: self.setups_per_second.unwrap_or(to.setups_per_second),
+            megaflows: self.megaflows.or(to.megaflows),
+            subtables: self.subtables.unwrap_or(to.subtables),
+            arena_bytes: self.arena_bytes.unwrap_or(to.arena_bytes),
+            exact_entries: self.exact_entries.or(to.exact_entries),
         }
     }
 }
@@ -31,6 +58,8 @@ pub struct TenantSummary {
     pub name: String,
     /// Its weight and limits.
     pub settings: TenantSettings,
+    /// The same, with what follows from the switch filled in.
+    pub knobs: TenantKnobs,
     /// Its ports.
     pub ports: Vec<String>,
     /// Its number in the books.
@@ -41,7 +70,7 @@ impl Switch {
     /// Creates a tenant, or changes what is given of one; in force on every PMD when it returns.
     ///
     /// # Errors
-    /// When there is no room for another tenant.
+    /// When there is no room for another tenant, or a knob is out of range; then nothing is changed.
     pub fn tenant_set(&self, name: &str, change: TenantChange) -> Result<(), Refusal> {
         let _change = self.change()?;
         let known = self.registry().tenants.get(name).cloned();
@@ -50,7 +79,7 @@ impl Switch {
                 entry.settings = change.apply(entry.settings);
                 entry.kept = true;
                 self.datapath.tenant_set(entry.index, entry.settings)?;
-                self.pipeline.tenant_set(entry.index, entry.settings.weight);
+                self.pipeline.tenant_set(entry.index, &entry.settings);
                 entry
             }
             None => self.new_tenant(change.apply(TenantSettings::default()), true)?,
@@ -87,24 +116,23 @@ impl Switch {
     pub fn tenant(&self, name: &str) -> Result<TenantSummary, Refusal> {
         let registry = self.registry();
         let entry = registry.tenants.get(name).ok_or_else(|| Refusal::unknown("tenant", name))?;
-        Ok(TenantSummary {
-            name: name.to_owned(),
-            settings: entry.settings,
-            ports: registry.ports_of_tenant(name),
-            index: entry.index,
-        })
+        Ok(self.summary(name, entry, registry.ports_of_tenant(name)))
     }
 
     /// All tenants, by name.
     pub fn tenants(&self) -> Vec<TenantSummary> {
         let registry = self.registry();
-        let summary = |(name, entry): (&String, &TenantEntry)| TenantSummary {
-            name: name.clone(),
-            settings: entry.settings,
-            ports: registry.ports_of_tenant(name),
-            index: entry.index,
+        let summary = |(name, entry): (&String, &TenantEntry)| {
+            self.summary(name, entry, registry.ports_of_tenant(name))
         };
         registry.tenants.iter().map(summary).collect()
+    }
+
+    fn summary(&self, name: &str, entry: &TenantEntry, ports: Vec<String>) -> TenantSummary {
+        let (settings, scheduler) = (entry.settings, self.datapath.scheduler());
+        // Settings in force were checked before.
+        let knobs = settings.knobs(scheduler).unwrap_or_else(|_| TenantKnobs::new(scheduler));
+        TenantSummary { name: name.to_owned(), settings, knobs, ports, index: entry.index }
     }
 
     /// Every PMD's figures.
@@ -144,7 +172,7 @@ impl Switch {
 
     fn new_tenant(&self, settings: TenantSettings, kept: bool) -> Result<TenantEntry, Refusal> {
         let index = self.datapath.tenant_add(settings)?;
-        self.pipeline.tenant_set(index, settings.weight);
+        self.pipeline.tenant_set(index, &settings);
         Ok(TenantEntry { index, settings, kept })
     }
 }

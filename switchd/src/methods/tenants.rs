@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tollgate_datapath::PmdSnapshot;
-use tollgate_policy::Weight;
+use tollgate_policy::{RxOverrun, Weight};
 
 use super::{Outcome, done};
 use crate::control::{Switch, TenantChange, TenantSummary};
@@ -13,11 +13,29 @@ pub(super) fn set(switch: &Switch, mut params: Params) -> Outcome {
     let name = params.text("tenant")?;
     let weight = params.optional_number("weight")?;
     let controller_pps = params.optional_integer("controller_pps", 0..=u32::MAX)?;
+    let rx_overrun = params.optional_text("rx_overrun")?;
+    // What is allowed depends on the scheduler and on other knobs: it is checked with them.
+    let mut knob = |name| params.optional_integer(name, 0..=u64::MAX);
+    let change = TenantChange {
+        weight: None,
+        controller_pps,
+        cap_cycles: knob("cap_cycles")?,
+        floor_cycles: knob("floor_cycles")?,
+        rx_overrun: None,
+        mark_depth_cycles: knob("mark_depth_cycles")?,
+        setups_per_second: knob("setups_per_second")?,
+        megaflows: knob("megaflows")?,
+        subtables: knob("subtables")?,
+        arena_bytes: knob("arena_bytes")?,
+        exact_entries: knob("exact_entries")?,
+    };
     params.finish()?;
     check_tenant_name(&name).map_err(|reason| refused_value("tenant", reason))?;
     let weight = weight.map(Weight::try_from).transpose();
     let weight = weight.map_err(|reason| refused_value("weight", reason))?;
-    switch.tenant_set(&name, TenantChange { weight, controller_pps })?;
+    let rx_overrun = rx_overrun.map(|text| text.parse::<RxOverrun>()).transpose();
+    let rx_overrun = rx_overrun.map_err(|reason| refused_value("rx_overrun", reason))?;
+    switch.tenant_set(&name, TenantChange { weight, rx_overrun, ..change })?;
     get_by_name(switch, &name)
 }
 
@@ -65,6 +83,15 @@ fn describe(tenant: &TenantSummary, pmds: &[PmdSnapshot]) -> Value {
         "tenant": tenant.name,
         "weight": tenant.settings.weight.as_f64(),
         "controller_pps": tenant.settings.punt_pps,
+        "cap_cycles": tenant.knobs.cap_cycles,
+        "floor_cycles": tenant.knobs.floor_cycles,
+        "rx_overrun": tenant.knobs.rx_overrun.name(),
+        "mark_depth_cycles": tenant.knobs.mark_depth_cycles,
+        "setups_per_second": tenant.knobs.setups_per_second,
+        "megaflows": tenant.settings.megaflows,
+        "subtables": tenant.knobs.subtables,
+        "arena_bytes": tenant.knobs.arena_bytes,
+        "exact_entries": tenant.settings.exact_entries,
         "ports": tenant.ports,
         "cycles": cycles,
         "share_percent": percent(cycles, of_all),

@@ -153,8 +153,7 @@ impl Core {
         let alike = !metered_copies && punts.is_empty();
         let mut shadow = self.shadow();
         let stale = shadow.stations_changed(id, &moved);
-        let install =
-            !metered_copies && shadow.cached_of(ingress.tenant) < self.megaflows_per_tenant;
+        let install = !metered_copies && shadow.has_room(ingress.tenant, self.megaflows_per_tenant);
         let (entry, megaflow) = shadow.register(key, walk, id, ingress, install, now_ms);
         shadow.forget_uncached(
             FORGET_PER_WALK,

@@ -57,14 +57,14 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::thread::{JoinHandle, Thread};
 
 use tollgate_accel::tsc;
-use tollgate_datapath::SlowPathEnd;
+use tollgate_datapath::{SlowPathEnd, TenantSettings};
 use tollgate_openflow::FlowMod;
 use tollgate_openflow::meter::{MeterConfig, MeterMod, MeterStats};
 use tollgate_openflow::multipart::{AggregateStats, FlowStats, FlowStatsRequest, TableStats};
 use tollgate_openflow::packet_out::PacketOut;
 use tollgate_openflow::port_mod::PortMod;
 use tollgate_packet::PortIndex;
-use tollgate_policy::{TenantIndex, Weight};
+use tollgate_policy::TenantIndex;
 
 pub use self::bridge::{BridgeId, Overflow, PortInfo, TableLimits};
 pub use self::core::Caches;
@@ -84,6 +84,7 @@ use self::clock::Clock;
 use self::core::Core;
 use self::limits::{ERRANDS_WAITING, MEGAFLOWS_PER_TENANT};
 use self::packet_out::{Errand, Outgoing};
+use self::shadow::CacheLimits;
 use self::slowpath::{Ledger, Order, SlowPath, SlowPathParts};
 
 /// What an operator may choose about the pipeline.
@@ -222,13 +223,20 @@ impl Pipeline {
         taken
     }
 
-    /// Sets a tenant's weight in the slow path.
-    pub fn tenant_set(&self, tenant: TenantIndex, weight: Weight) {
-        self.order(Order::TenantSet(tenant, weight));
+    /// Sets a tenant's weight in the slow path, and how many decisions and masks it may have cached.
+    /// What is cached already stays.
+    pub fn tenant_set(&self, tenant: TenantIndex, settings: &TenantSettings) {
+        let limits = CacheLimits {
+            megaflows: settings.megaflows.map(|count| count as usize),
+            subtables: settings.subtables as usize,
+        };
+        self.core.shadow().set_limits(tenant, Some(limits));
+        self.order(Order::TenantSet(tenant, settings.weight));
     }
 
     /// Forgets a tenant whose ports are gone.
     pub fn tenant_remove(&self, tenant: TenantIndex) {
+        self.core.shadow().set_limits(tenant, None);
         self.order(Order::TenantRemove(tenant));
     }
 

@@ -33,6 +33,15 @@ pub(super) struct EntryId {
     serial: u64,
 }
 
+/// What the PMDs may hold for one tenant's packets.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CacheLimits {
+    /// Decisions, if the tenant has a limit of its own.
+    pub(super) megaflows: Option<usize>,
+    /// Pairs of port and mask among them.
+    pub(super) subtables: usize,
+}
+
 /// Everything that changed since the PMDs were last told, for one round of telling them.
 #[derive(Debug, Default)]
 pub(super) struct Round {
@@ -83,6 +92,7 @@ pub(super) struct Shadow {
     by_address: HashMap<usize, u32>,
     by_station: HashMap<(BridgeId, Station), HashSet<u32>>,
     cached_of: HashMap<TenantIndex, usize>,
+    limits: HashMap<TenantIndex, CacheLimits>,
     masks: Masks,
     /// Entries cached nowhere, the oldest first.
     uncached: VecDeque<EntryId>,
@@ -101,6 +111,7 @@ impl Shadow {
             by_address: HashMap::new(),
             by_station: HashMap::new(),
             cached_of: HashMap::new(),
+            limits: HashMap::new(),
             masks: Masks::default(),
             uncached: VecDeque::new(),
             additions: Additions::default(),
@@ -114,9 +125,24 @@ impl Shadow {
         self.generation
     }
 
-    /// Decisions that PMDs may hold for a tenant's packets.
-    pub(super) fn cached_of(&self, tenant: TenantIndex) -> usize {
-        self.cached_of.get(&tenant).copied().unwrap_or(0)
+    /// Sets what the PMDs may hold for a tenant's packets; `None` forgets the tenant's own limits.
+    pub(super) fn set_limits(&mut self, tenant: TenantIndex, limits: Option<CacheLimits>) {
+        match limits {
+            Some(limits) => self.limits.insert(tenant, limits),
+            None => self.limits.remove(&tenant),
+        };
+    }
+
+    /// Whether PMDs may hold one more decision for a tenant's packets; `or` is how many where nothing
+    /// else was set.
+    pub(super) fn has_room(&self, tenant: TenantIndex, or: usize) -> bool {
+        let cached = self.cached_of.get(&tenant).copied().unwrap_or(0);
+        let limit = self.limits.get(&tenant).and_then(|limits| limits.megaflows);
+        cached < limit.unwrap_or(or)
+    }
+
+    fn subtables_of(&self, tenant: TenantIndex) -> usize {
+        self.limits.get(&tenant).map_or(usize::MAX, |limits| limits.subtables)
     }
 
     /// Takes a walk's decision in. Called under the locks that the walk was done under, so that
@@ -131,12 +157,13 @@ impl Shadow {
         now_ms: u64,
     ) -> (EntryId, Arc<Megaflow>) {
         let Walk { matcher, ops, meters, drop_reason, visits, dependencies, learned, .. } = walk;
+        let owner = ingress.tenant;
         let megaflow = Arc::new(Megaflow {
-            matcher: self.masks.fit(key, &matcher),
+            matcher: self.masks.fit(key, &matcher, owner, self.subtables_of(owner)),
             ops: ops.into(),
             meters: meters.into(),
             drop_reason,
-            owner: ingress.tenant,
+            owner,
             generation: self.generation,
             stats: MegaflowStats::default(),
         });
@@ -172,7 +199,7 @@ impl Shadow {
             self.by_station.entry((entry.bridge, *station)).or_default().insert(slot);
         }
         *self.cached_of.entry(entry.megaflow.owner).or_default() += 1;
-        self.masks.add(&entry.megaflow.matcher);
+        self.masks.add(&entry.megaflow.matcher, entry.megaflow.owner);
         if let Some(place) = self.slots.get_mut(slot as usize) {
             *place = Some((serial, entry));
         }
@@ -377,7 +404,7 @@ impl Shadow {
         if let Some(cached) = self.cached_of.get_mut(&entry.megaflow.owner) {
             *cached -= 1;
         }
-        self.masks.remove(&entry.megaflow.matcher);
+        self.masks.remove(&entry.megaflow.matcher, entry.megaflow.owner);
     }
 
     /// Shows the cached ones among some entries; `false` past the last.
