@@ -6,6 +6,10 @@ use std::time::Duration;
 /// Weights that the switch takes.
 pub(crate) const WEIGHTS: RangeInclusive<f64> = 0.001..=1000.0;
 
+/// Seconds between two tables of `top`. Shorter ones would show the reading itself; an hour is more
+/// than anybody watches.
+pub(crate) const TOP_INTERVALS_S: RangeInclusive<f64> = 0.1..=3600.0;
+
 /// How long a switch may be silent while an answer is due. Adding a million flows is one long
 /// stretch of work before the barrier is answered, and takes seconds; a minute means it hangs.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(60);

@@ -116,6 +116,35 @@ fn changes_are_silent_and_queries_print_tables() {
 }
 
 #[test]
+fn top_reads_the_counters_once_more_than_it_prints() {
+    let dir = tempdir().unwrap();
+    let requests = serve(dir.path(), json!({"result": {"pmds": [{"pmd": 0}]}}));
+    let arguments = ["top", "--interval", "0.1", "--count", "2"];
+    let text = ofctl(dir.path(), &arguments).success();
+    assert_eq!(text.matches("pmd 0 on core").count(), 2, "{text}");
+    assert!(text.contains("\n\npmd 0"), "an empty line between two tables: {text}");
+    let requests = requests.lock().unwrap();
+    let methods: Vec<&str> =
+        requests.iter().filter_map(|request| request["method"].as_str()).collect();
+    assert_eq!(methods, ["pmd_stats", "port_list"].repeat(3));
+}
+
+#[test]
+fn an_interval_or_count_that_makes_no_sense_is_refused() {
+    let dir = tempdir().unwrap();
+    for (option, value, wanted) in [
+        ("--interval", "0", "seconds from 0.1 to 3600"),
+        ("--interval", "-1", "seconds from 0.1 to 3600"),
+        ("--interval", "nan", "seconds from 0.1 to 3600"),
+        ("--interval", "soon", "seconds from 0.1 to 3600"),
+        ("--count", "0", "1.."),
+    ] {
+        let outcome = ofctl(dir.path(), &["top", option, value]);
+        assert!(!outcome.ok && outcome.err.contains(wanted), "{option} {value}: {}", outcome.err);
+    }
+}
+
+#[test]
 fn json_is_the_result_as_it_came() {
     let dir = tempdir().unwrap();
     let result = json!([{"tenant": "t", "weight": 1.71, "unheard_of": [1, 2]}]);

@@ -8,3 +8,4 @@ mod lifecycle;
 mod ports;
 mod recipes;
 mod time;
+mod top;

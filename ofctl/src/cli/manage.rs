@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 
-use crate::limits::WEIGHTS;
+use crate::limits::{TOP_INTERVALS_S, WEIGHTS};
 
 /// Only what JSON can carry and the switch can take: NaN and infinity would go out as null, which
 /// is no weight at all.
@@ -12,6 +12,14 @@ fn parse_weight(text: &str) -> Result<f64, String> {
     let weight: Option<f64> = text.parse().ok();
     weight.filter(|weight| WEIGHTS.contains(weight)).ok_or_else(|| {
         format!("a weight is a number from {} to {}", WEIGHTS.start(), WEIGHTS.end())
+    })
+}
+
+fn parse_interval(text: &str) -> Result<f64, String> {
+    let interval_s: Option<f64> = text.parse().ok();
+    interval_s.filter(|interval_s| TOP_INTERVALS_S.contains(interval_s)).ok_or_else(|| {
+        let (least, most) = TOP_INTERVALS_S.into_inner();
+        format!("an interval is a number of seconds from {least} to {most}")
     })
 }
 
@@ -33,6 +41,10 @@ pub(crate) enum ManageCommand {
     /// The polling cores
     #[command(subcommand)]
     Pmd(PmdCommand),
+    /// Who uses the polling cores: shares, credit, waits and drops, again and again
+    ///
+    /// With --json, one object on a line for each interval.
+    Top(Top),
     /// Follow a packet through the tables, and say what becomes of it and who pays
     #[command(override_usage = "ofctl trace BRIDGE FLOW\n       \
                                 ofctl trace BRIDGE --in-port PORT HEX\n       \
@@ -173,6 +185,16 @@ pub(crate) enum ProtectionCommand {
 pub(crate) enum PmdCommand {
     /// Where the cycles of each polling core went
     Stats,
+}
+
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Top {
+    /// Seconds from one table to the next, 0.1 to 3600
+    #[arg(short, long = "interval", value_name = "S", default_value = "1", allow_hyphen_values = true, value_parser = parse_interval)]
+    pub(crate) interval_s: f64,
+    /// End after so many tables
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
 }
 
 #[derive(Args, Debug)]

@@ -3,6 +3,7 @@
 mod flows;
 mod pcap;
 mod pmd;
+mod top;
 mod trace;
 mod value;
 mod view;
@@ -33,6 +34,7 @@ pub(crate) fn run(cli: &Cli, command: &ManageCommand) -> anyhow::Result<()> {
     use ManageCommand as C;
     let Call { method, params, view } = match command {
         C::Trace(trace) => return trace::run(cli, trace),
+        C::Top(top) => return top::run(cli, top),
         C::Bridge(command) => bridge(command),
         C::Port(command) => port(command),
         C::Tenant(command) => tenant(command),

@@ -21,6 +21,7 @@ pub(super) fn pmd_stats(switch: &Switch, params: Params) -> Outcome {
         .collect();
     Ok(json!({
         "tsc_hz": switch.datapath().tsc_hz(),
+        "protection": switch.datapath().protection(),
         "pmds": pmds,
         "slow_path": {
             "system_cycles": switch.pipeline().slow_path_cycles(TenantIndex::SYSTEM),
@@ -37,7 +38,10 @@ fn describe(pmd: &PmdSnapshot, tenants: &[TenantSummary]) -> Value {
         .collect();
     let details: Map<String, Value> = tenants
         .iter()
-        .map(|tenant| (tenant.name.clone(), describe_tenant(&pmd.tenant(tenant.index))))
+        .map(|tenant| {
+            let weight = tenant.settings.weight.as_f64();
+            (tenant.name.clone(), describe_tenant(weight, &pmd.tenant(tenant.index)))
+        })
         .collect();
     json!({
         "pmd": pmd.pmd,
@@ -71,7 +75,7 @@ fn describe(pmd: &PmdSnapshot, tenants: &[TenantSummary]) -> Value {
     })
 }
 
-fn describe_tenant(tenant: &TenantSnapshot) -> Value {
+fn describe_tenant(weight: f64, tenant: &TenantSnapshot) -> Value {
     let drops = [
         (DropReason::TenantOverShare, tenant.over_share_drops),
         (DropReason::TenantOverShareEarly, tenant.early_drops),
@@ -81,6 +85,7 @@ fn describe_tenant(tenant: &TenantSnapshot) -> Value {
         .map(|(reason, count)| (reason.as_str().to_owned(), count.into()))
         .collect();
     json!({
+        "weight": weight,
         "cycles": tenant.cycles,
         "packets": tenant.packets,
         "credit_cycles": tenant.credit_cycles,
