@@ -283,6 +283,28 @@ fn a_line_that_cannot_be_understood_is_named_and_nothing_is_sent() {
 }
 
 #[test]
+fn a_wrong_line_at_the_end_of_many_keeps_all_of_them_back() {
+    let dir = tempdir().unwrap();
+    let sent = serve(dir.path(), Behaviour::default());
+    // More than is sent at once.
+    let text = "in_port=vm1,actions=2\n".repeat(20_000) + "in_port=vm9,actions=2\n";
+    for arguments in [&["add-flows", "br0", "-"][..], &["--bundle", "add-flows", "br0", "-"]] {
+        let failure = ofctl_with_input(dir.path(), arguments, &text).failure();
+        assert!(failure.starts_with("ofctl: standard input:20001: in_port=vm9"), "{failure}");
+        assert!(sent.lock().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn an_error_about_nothing_that_was_sent_is_a_failure_of_the_whole() {
+    let dir = tempdir().unwrap();
+    serve(dir.path(), Behaviour { errs_by_itself: true, ..Behaviour::default() });
+    let text = "in_port=vm1,actions=2\n";
+    let failure = ofctl_with_input(dir.path(), &["add-flows", "br0", "-"], text).failure();
+    assert_eq!(failure, "ofctl: the switch refused: OFPBRC_EPERM");
+}
+
+#[test]
 fn refusals_are_reported_with_line_and_reason_and_the_rest_is_carried_out() {
     let dir = tempdir().unwrap();
     let behaviour = Behaviour { refused_priority: Some(13), ..Behaviour::default() };

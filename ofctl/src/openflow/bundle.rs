@@ -20,22 +20,21 @@ impl Connection {
     where
         I: Iterator<Item = anyhow::Result<Message>> + Send,
     {
-        self.control(BundleCommand::OpenRequest, BundleCommand::OpenReply)?;
+        self.open_bundle()?;
         let added = messages.map(|message| {
             let message = Box::new(message?);
             Ok(Message::BundleAdd(BundleAdd { bundle_id: BUNDLE_ID, flags: FLAGS, message }))
         });
         let sent = self.pipeline(added)?;
-        if sent.refused > 0 {
-            self.control(BundleCommand::DiscardRequest, BundleCommand::DiscardReply)?;
-            return Ok(sent);
-        }
-        self.commit(sent)
+        // A bundle that is not committed goes with the connection.
+        if sent.refused > 0 { Ok(sent) } else { self.commit(sent) }
     }
 
-    fn control(&mut self, request: BundleCommand, reply: BundleCommand) -> anyhow::Result<()> {
-        match self.request(&control(request))? {
-            (Message::BundleControl(answer), _) if answer.command == reply => Ok(()),
+    fn open_bundle(&mut self) -> anyhow::Result<()> {
+        match self.request(&control(BundleCommand::OpenRequest))? {
+            (Message::BundleControl(answer), _) if answer.command == BundleCommand::OpenReply => {
+                Ok(())
+            }
             _ => Err(unexpected()),
         }
     }

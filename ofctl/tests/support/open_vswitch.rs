@@ -62,7 +62,7 @@ impl OpenVswitch {
         let log = File::create(self.path(&format!("{program}.out"))).unwrap();
         let mut command = self.command(program, arguments);
         self.daemons.push(command.stdout(Stdio::null()).stderr(log).spawn().unwrap());
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + Duration::from_secs(120);
         while !self.path(socket).exists() {
             assert!(Instant::now() < deadline, "{program} does not come up");
             sleep(Duration::from_millis(20));

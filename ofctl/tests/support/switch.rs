@@ -26,6 +26,8 @@ pub(crate) struct Behaviour {
     pub(crate) speaks_1_0: bool,
     /// Close the connection instead of answering a barrier.
     pub(crate) dies_at_barrier: bool,
+    /// Send an error that is about no message before a barrier is answered.
+    pub(crate) errs_by_itself: bool,
     /// Refuse what is added to a bundle at once, not when it is committed.
     pub(crate) refuses_while_adding: bool,
 }
@@ -66,6 +68,10 @@ impl Peer {
         while let Some((header, message, bytes)) = self.receive() {
             if self.behaviour.dies_at_barrier && message == Message::BarrierRequest {
                 return;
+            }
+            if self.behaviour.errs_by_itself && message == Message::BarrierRequest {
+                let stray = Message::error(ErrorCode::OFPBRC_EPERM, &[]).encode(0);
+                self.stream.write_all(&stray).unwrap();
             }
             let Some(answer) = self.answer(header.xid, message, &bytes) else { continue };
             if self.behaviour.probes {
@@ -131,7 +137,6 @@ impl Peer {
         use BundleCommand as C;
         let command = match control.command {
             C::OpenRequest => C::OpenReply,
-            C::DiscardRequest => C::DiscardReply,
             C::CommitRequest => {
                 let bundle = std::mem::take(&mut self.bundle);
                 if let Some((xid, _, refused)) = bundle.iter().find(|(_, f, _)| self.refuses(f)) {
