@@ -145,15 +145,20 @@ impl Core {
         let learned = walk.learned.iter();
         let moved: Vec<Station> =
             learned.flat_map(|(station, ofport)| fdb.learn(*station, *ofport, now_ms)).collect();
+        // What the packet itself taught may have changed an answer that its walk had got before.
+        let asked = std::mem::take(&mut walk.asked);
+        let is_outdated = asked.iter().any(|(station, ofport)| fdb.lookup(*station) != *ofport);
         let metered_copies = walk.has_metered_copies();
         if metered_copies {
             walk.pass_meters(frame_bytes, self.clock.now_tsc());
         }
         let punts = std::mem::take(&mut walk.punts);
-        let alike = !metered_copies && punts.is_empty();
+        let alike = !metered_copies && !is_outdated && punts.is_empty();
         let mut shadow = self.shadow();
         let stale = shadow.stations_changed(id, &moved);
-        let install = !metered_copies && shadow.has_room(ingress.tenant, self.megaflows_per_tenant);
+        let install = !metered_copies
+            && !is_outdated
+            && shadow.has_room(ingress.tenant, self.megaflows_per_tenant);
         let (entry, megaflow) = shadow.register(key, walk, id, ingress, install, now_ms);
         shadow.forget_uncached(
             FORGET_PER_WALK,

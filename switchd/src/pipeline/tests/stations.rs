@@ -119,3 +119,15 @@ fn learning_goes_by_the_addresses_as_rewritten() {
     assert_eq!(sim.ports_reached(2, &Frame::udp(2, 7).build()), [1]);
     assert_eq!(sim.ports_reached(3, &Frame::udp(3, 1).build()), [1, 2], "1 itself was not seen");
 }
+
+/// The first look-up of the walk was answered before the packet itself changed the answer.
+#[test]
+fn a_packet_that_teaches_where_its_destination_is_is_decided_anew_the_next_time() {
+    let mut sim = Sim::new(3);
+    sim.add("actions=normal,set_field:02:00:00:00:00:02->eth_src,normal");
+    let frame = Frame::udp(1, 2).build();
+    assert_eq!(sim.ports_reached(1, &frame), [2, 3]);
+    assert_eq!(sim.ports_reached(1, &frame), NOWHERE);
+    assert_eq!(sim.ports_reached(1, &frame), NOWHERE);
+    assert_eq!(sim.walks, 2, "that one is good for all that follow");
+}

@@ -52,6 +52,7 @@ pub(super) struct Machine<'a> {
     visits: Vec<(Visit, Option<Glimpse>)>,
     pub(super) dependencies: Dependencies,
     pub(super) learned: Vec<(Station, u32)>,
+    pub(super) asked: Vec<(Station, Option<u32>)>,
     punts: Vec<Punt>,
     record: &'a mut Record,
 }
@@ -117,6 +118,7 @@ impl<'a> Machine<'a> {
             visits: Vec::new(),
             dependencies: Dependencies::default(),
             learned: Vec::new(),
+            asked: Vec::new(),
             punts: Vec::new(),
             record,
         }
@@ -414,6 +416,7 @@ impl<'a> Machine<'a> {
             visits: visits.collect(),
             dependencies: self.dependencies,
             learned: self.learned,
+            asked: self.asked,
             punts: self.punts,
             last_key: *self.tracker.key(),
             last_extra: self.extra,

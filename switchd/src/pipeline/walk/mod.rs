@@ -92,6 +92,8 @@ pub(super) struct Walk {
     pub(super) dependencies: Dependencies,
     /// Stations that the packet shows to be behind a port.
     pub(super) learned: Vec<(Station, u32)>,
+    /// Stations looked up, with the answers.
+    pub(super) asked: Vec<(Station, Option<u32>)>,
     pub(super) punts: Vec<Punt>,
     /// The packet after all of it.
     pub(super) last_key: FlowKey,

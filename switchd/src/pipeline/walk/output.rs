@@ -133,9 +133,14 @@ impl Machine<'_> {
     }
 
     /// Where a station is, with what this very packet teaches taken in.
-    fn locate(&self, station: Station) -> Option<u32> {
+    fn locate(&mut self, station: Station) -> Option<u32> {
         let here = self.learned.iter().rfind(|(learned, _)| *learned == station);
-        here.map(|(_, ofport)| *ofport).or_else(|| self.fdb.lookup(station))
+        if let Some((_, ofport)) = here {
+            return Some(*ofport);
+        }
+        let known = self.fdb.lookup(station);
+        self.asked.push((station, known));
+        known
     }
 }
 

@@ -112,14 +112,15 @@ impl Flow {
 
     /// As `ovs-ofctl add-flow` takes it.
     pub(super) fn text(&self, priority: u16) -> String {
-        let mut words = vec![
-            format!("table={}", self.table),
-            format!("priority={priority}"),
-            format!("cookie={:#x}", u64::from(priority) << 8 | u64::from(self.table)),
-        ];
+        let cookie = u64::from(priority) << 8 | u64::from(self.table);
+        format!("{},cookie={cookie:#x},actions={}", self.place(priority), self.action_words())
+    }
+
+    /// Which flow it is, as `ovs-ofctl --strict del-flows` takes it.
+    pub(super) fn place(&self, priority: u16) -> String {
+        let mut words = vec![format!("table={}", self.table), format!("priority={priority}")];
         words.extend(self.match_words());
-        let actions = self.action_words();
-        format!("{},actions={actions}", words.join(","))
+        words.join(",")
     }
 
     fn match_words(&self) -> Vec<String> {

@@ -9,12 +9,15 @@
 
 mod agreement;
 mod captured;
+mod case;
 mod excuses;
 mod fields;
 mod flow_mods;
 mod flows;
 mod megaflows;
+mod outcome;
 mod peer;
+mod refusals;
 mod wild;
 
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
