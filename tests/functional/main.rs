@@ -7,5 +7,6 @@ mod forwarding;
 mod lifecycle;
 mod ports;
 mod recipes;
+mod tables;
 mod time;
 mod top;

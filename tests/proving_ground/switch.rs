@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -135,10 +136,16 @@ impl Switch {
         running.with_context(|| format!("{:?}\nswitchd said:\n{}", self.port(name), self.log()))
     }
 
-    /// Runs our own `ofctl` against this switch.
-    pub fn ofctl<S: AsRef<str>>(&self, arguments: &[S]) -> anyhow::Result<String> {
+    /// Our own `ofctl`, to be run against this switch.
+    pub fn ofctl_command(&self) -> anyhow::Result<Command> {
         let mut ofctl = binaries::command("ofctl")?;
         ofctl.env("TOLLGATE_RUNDIR", self.run_dir());
+        Ok(ofctl)
+    }
+
+    /// Runs our own `ofctl` against this switch.
+    pub fn ofctl<S: AsRef<str>>(&self, arguments: &[S]) -> anyhow::Result<String> {
+        let mut ofctl = self.ofctl_command()?;
         ofctl.args(arguments.iter().map(AsRef::as_ref));
         run(&mut ofctl)
     }
