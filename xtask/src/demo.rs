@@ -14,10 +14,11 @@ use std::time::Duration;
 use anyhow::ensure;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::cycles::Cycles;
 use crate::generator::{self, Outcome};
 use crate::interrupt::Interrupt;
 use crate::machine::{Cores, Quiet};
-use scene::{Cycles, Scene};
+use scene::Scene;
 
 /// Unmeasured time at the start of each phase: caches fill, the adversary's queue builds up.
 const WARM_UP: Duration = Duration::from_secs(1);

@@ -17,6 +17,8 @@ const SLACK: Duration = Duration::from_secs(30);
 pub(crate) enum Mode {
     /// As many frames as the ring takes, one way.
     FlatOut,
+    /// So many frames a second, one way.
+    Stream(u32),
     /// So many round trips a second, one at a time.
     RoundTrips(u32),
 }
@@ -24,14 +26,18 @@ pub(crate) enum Mode {
 /// One direction of traffic between two guests.
 #[derive(Debug, Clone)]
 pub(crate) struct Pair {
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     /// The sender's and the receiver's port.
-    pub(crate) ports: [&'static str; 2],
+    pub(crate) ports: [String; 2],
     /// Their sockets.
     pub(crate) sockets: [PathBuf; 2],
     pub(crate) mode: Mode,
     /// On the ring: without the wire's checksum.
     pub(crate) frame_bytes: usize,
+    /// Further keys of the pair, `key=value,...`, as `tollgate-guest --help` explains them.
+    pub(crate) keys: &'static str,
+    /// Further keys of both ports.
+    pub(crate) port_keys: &'static str,
 }
 
 /// What is to be run.
@@ -59,6 +65,9 @@ pub(crate) struct Running {
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Outcome {
     pub(crate) interval_seconds: f64,
+    pub(crate) tsc_hz: u64,
+    /// When the measured time began.
+    pub(crate) start_tsc: u64,
     /// How late the generator's one thread may have seen a frame.
     pub(crate) loop_us: Option<Quantiles>,
     pairs: Vec<PairOutcome>,
@@ -123,7 +132,8 @@ impl Load {
         }
         for pair in &self.pairs {
             for (port, socket) in pair.ports.iter().zip(&pair.sockets) {
-                command.arg("--port").arg(format!("{port},path={}", socket.display()));
+                let keys = comma(pair.port_keys);
+                command.arg("--port").arg(format!("{port},path={}{keys}", socket.display()));
             }
             command.arg("--pair").arg(pair.argument());
         }
@@ -136,14 +146,33 @@ impl Load {
 }
 
 impl Pair {
+    /// A pair without ports and further keys.
+    pub(crate) fn new(name: &str, mode: Mode, frame_bytes: usize) -> Self {
+        Self {
+            name: name.to_owned(),
+            ports: Default::default(),
+            sockets: Default::default(),
+            mode,
+            frame_bytes,
+            keys: "",
+            port_keys: "",
+        }
+    }
+
     fn argument(&self) -> String {
-        let [from, to] = self.ports;
+        let [from, to] = &self.ports;
         let mode = match self.mode {
             Mode::FlatOut => "mode=stream".to_owned(),
+            Mode::Stream(rate) => format!("mode=stream,rate={rate}"),
             Mode::RoundTrips(rate) => format!("mode=rpc,rate={rate}"),
         };
-        format!("{},from={from},to={to},size={},{mode}", self.name, self.frame_bytes)
+        let keys = comma(self.keys);
+        format!("{},from={from},to={to},size={},{mode}{keys}", self.name, self.frame_bytes)
     }
+}
+
+fn comma(keys: &str) -> String {
+    if keys.is_empty() { String::new() } else { format!(",{keys}") }
 }
 
 impl Running {

@@ -1,8 +1,10 @@
-//! Developer commands: `cargo xtask demo | test | fuzz | compare`.
+//! Developer commands: `cargo xtask demo | test | fuzz | compare | figures`.
 #![allow(clippy::print_stdout)]
 
 mod compare;
+mod cycles;
 mod demo;
+mod figures;
 mod fuzz;
 mod generator;
 mod interrupt;
@@ -10,6 +12,7 @@ mod machine;
 mod ovs;
 mod raw;
 mod spread;
+mod subject;
 mod test;
 
 use clap::{Parser, Subcommand};
@@ -32,6 +35,8 @@ enum Verb {
     Fuzz(fuzz::Arguments),
     /// Measures cycles per packet and Mpps beside OVS-DPDK, alternating in one run.
     Compare(compare::Arguments),
+    /// Measures what protection promises, with figures and targets, under docs/figures.
+    Figures(figures::Arguments),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -40,5 +45,6 @@ fn main() -> anyhow::Result<()> {
         Verb::Test(arguments) => test::run(&arguments),
         Verb::Fuzz(arguments) => fuzz::run(&arguments),
         Verb::Compare(arguments) => compare::run(&arguments),
+        Verb::Figures(arguments) => figures::run(&arguments),
     }
 }

@@ -107,14 +107,19 @@ impl Ovs {
         Ok(socket)
     }
 
-    /// Adds flows in ovs-ofctl's grammar.
-    pub(crate) fn add_flows(&self, flows: &[&str]) -> anyhow::Result<()> {
+    /// Replaces all flows by those of a file in ovs-ofctl's grammar, and forgets what is cached: not
+    /// by `dpctl/del-flows`, after which OVS cannot install the same flows again.
+    pub(crate) fn set_flows(&self, file: &Path) -> anyhow::Result<()> {
         let bridge = format!("unix:{}", self.directory.path().join("br0.mgmt").display());
-        for flow in flows {
+        for arguments in [&["del-flows", &bridge][..], &["--bundle", "add-flows", &bridge]] {
             let mut ofctl = tool(self.directory.path(), "ovs-ofctl");
-            run(ofctl.args(["-O", "OpenFlow13", "add-flow", &bridge, flow]))?;
+            ofctl.args(["-O", "OpenFlow13"]).args(arguments);
+            if arguments.len() > 2 {
+                ofctl.arg(file);
+            }
+            run(&mut ofctl)?;
         }
-        Ok(())
+        self.appctl("revalidator/purge").map(drop)
     }
 
     /// Forgets the PMD's statistics so far.

@@ -5,8 +5,9 @@ use std::path::Path;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 
-use super::scene::{ADVERSARY, Cycles, VICTIM};
+use super::scene::{ADVERSARY, VICTIM};
 use super::{Phase, PhaseResult};
+use crate::cycles::Cycles;
 use crate::generator::{PairOutcome, Quantiles};
 use crate::raw::csv_file;
 

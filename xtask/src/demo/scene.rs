@@ -1,13 +1,12 @@
 //! The switch, its two tenants, their flows: everything that a phase runs on.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use proving_ground::Switch;
 use proving_ground::switch::Options;
-use serde_json::{Value, json};
+use serde_json::json;
 
+use crate::cycles::Cycles;
 use crate::generator::{Load, Mode, Pair, Running};
 use crate::machine::Cores;
 
@@ -97,11 +96,12 @@ impl Scene {
         ports.iter().try_for_each(|(port, _)| self.switch.wait_running(port, 2).map(drop))
     }
 
-    fn pair(&self, name: &'static str, ports: [&'static str; 2], mode: Mode) -> Pair {
+    fn pair(&self, name: &str, ports: [&str; 2], mode: Mode) -> Pair {
         let frame_bytes =
             if mode == Mode::FlatOut { ADVERSARY_FRAME_BYTES } else { VICTIM_FRAME_BYTES };
         let sockets = ports.map(|port| self.switch.run_dir().join("vhost").join(port));
-        Pair { name, ports, sockets, mode, frame_bytes }
+        let ports = ports.map(str::to_owned);
+        Pair { ports, sockets, ..Pair::new(name, mode, frame_bytes) }
     }
 
     /// Every account of the PMD, as it is now.
@@ -116,59 +116,4 @@ fn expensive_flow() -> String {
     let copies = (1..=MIRRORS).map(|copy| format!("set_field:10.0.9.{copy}->ip_dst,output:a1"));
     let copies: Vec<_> = copies.collect();
     format!("ip,in_port=a0,actions={}", copies.join(","))
-}
-
-/// Cycles by account.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Cycles {
-    pub(crate) elapsed: u64,
-    pub(crate) idle: u64,
-    pub(crate) system: u64,
-    pub(crate) stolen: u64,
-    pub(crate) tenants: BTreeMap<String, u64>,
-}
-
-impl Cycles {
-    fn read(stats: &Value) -> anyhow::Result<Self> {
-        let pmd = stats["pmds"].get(0).with_context(|| format!("no PMD in {stats}"))?;
-        let number = |key: &str| pmd[key].as_u64().with_context(|| format!("no {key} in {pmd}"));
-        let tenants = pmd["tenants"].as_object().with_context(|| format!("no tenants in {pmd}"))?;
-        Ok(Self {
-            elapsed: number("elapsed_cycles")?,
-            idle: number("idle_cycles")?,
-            system: number("system_cycles")?,
-            stolen: number("stolen_cycles")?,
-            tenants: tenants
-                .iter()
-                .map(|(name, cycles)| (name.clone(), cycles.as_u64().unwrap_or_default()))
-                .collect(),
-        })
-    }
-
-    pub(super) fn since(&self, before: &Self) -> Self {
-        Self {
-            elapsed: self.elapsed - before.elapsed,
-            idle: self.idle - before.idle,
-            system: self.system - before.system,
-            stolen: self.stolen - before.stolen,
-            tenants: self
-                .tenants
-                .iter()
-                .map(|(name, cycles)| {
-                    let earlier = before.tenants.get(name).copied().unwrap_or_default();
-                    (name.clone(), cycles - earlier)
-                })
-                .collect(),
-        }
-    }
-
-    /// A part of the elapsed cycles, in percent.
-    pub(super) fn percent(&self, cycles: u64) -> f64 {
-        100.0 * cycles as f64 / self.elapsed.max(1) as f64
-    }
-
-    /// What a tenant was charged.
-    pub(super) fn tenant(&self, name: &str) -> u64 {
-        self.tenants.get(name).copied().unwrap_or_default()
-    }
 }

@@ -1,5 +1,7 @@
-//! A switch that is measured: ours, or OVS-DPDK.
+//! A switch that is measured: ours, or OVS-DPDK. Both are set up by the same words.
 
+use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, ensure};
@@ -7,26 +9,30 @@ use proving_ground::Switch;
 use proving_ground::switch::Options;
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use tempfile::NamedTempFile;
 
 use crate::machine::Cores;
 use crate::ovs::Ovs;
 
-/// The same flows for both, as a user writes them.
-const FLOWS: [&str; 2] = ["in_port=v0,actions=output:v1", "in_port=v1,actions=output:v0"];
-
 /// What a switch spent on the packets of a run.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Cost {
+pub(crate) struct Cost {
     /// Elapsed cycles but for turns that moved nothing, by packet.
-    pub(super) cycles_per_packet: f64,
-    pub(super) packets_per_burst: f64,
+    pub(crate) cycles_per_packet: f64,
+    pub(crate) packets_per_burst: f64,
+    /// Of the packets, those whose flow the switch failed to cache.
+    pub(crate) uncached: f64,
 }
 
-/// A switch with two ports and a flow each way.
-pub(super) trait Subject {
+/// A switch with one PMD and one bridge.
+pub(crate) trait Subject {
     fn name(&self) -> &'static str;
-    /// The sockets of the sending and of the receiving guest.
-    fn sockets(&self) -> [PathBuf; 2];
+    /// Adds a port that the switch listens on; where there are tenants, it is `tenant`'s.
+    fn add_port(&mut self, port: &str, tenant: &str) -> anyhow::Result<()>;
+    /// The socket of a port that was added.
+    fn socket(&self, port: &str) -> anyhow::Result<PathBuf>;
+    /// Replaces all flows, and forgets what is cached.
+    fn set_flows(&mut self, flows: &[String]) -> anyhow::Result<()>;
     /// Takes its core away until `resume`.
     fn pause(&mut self) -> anyhow::Result<()>;
     fn resume(&mut self) -> anyhow::Result<()>;
@@ -38,19 +44,22 @@ pub(super) trait Subject {
 
 /// Ours.
 #[derive(Debug)]
-pub(super) struct Tollgate {
+pub(crate) struct Tollgate {
     switch: Switch,
-    sockets: [PathBuf; 2],
+    sockets: BTreeMap<String, PathBuf>,
     begun: Counters,
 }
 
 impl Tollgate {
-    pub(super) fn start(cores: Cores) -> anyhow::Result<Self> {
+    pub(crate) fn start(cores: Cores) -> anyhow::Result<Self> {
         let switch = Switch::start(Options::on_core(cores.pmd))?;
         switch.add_bridge("br0")?;
-        let sockets = [switch.add_port("v0", "v0")?, switch.add_port("v1", "v1")?];
-        switch.add_flows(&FLOWS)?;
-        Ok(Self { switch, sockets, begun: Counters::default() })
+        Ok(Self { switch, sockets: BTreeMap::new(), begun: Counters::default() })
+    }
+
+    /// The daemon, for what only ours has.
+    pub(crate) fn switch(&self) -> &Switch {
+        &self.switch
     }
 }
 
@@ -59,8 +68,20 @@ impl Subject for Tollgate {
         "Tollgate"
     }
 
-    fn sockets(&self) -> [PathBuf; 2] {
-        self.sockets.clone()
+    fn add_port(&mut self, port: &str, tenant: &str) -> anyhow::Result<()> {
+        self.sockets.insert(port.to_owned(), self.switch.add_port(port, tenant)?);
+        Ok(())
+    }
+
+    fn socket(&self, port: &str) -> anyhow::Result<PathBuf> {
+        self.sockets.get(port).cloned().with_context(|| format!("no port {port}"))
+    }
+
+    fn set_flows(&mut self, flows: &[String]) -> anyhow::Result<()> {
+        self.switch.ofctl(&["del-flows", "br0"])?;
+        let file = flow_file(flows)?;
+        let path = file.path().to_str().context("a temporary path that is no text")?;
+        self.switch.ofctl(&["add-flows", "br0", path]).map(drop)
     }
 
     fn pause(&mut self) -> anyhow::Result<()> {
@@ -81,8 +102,22 @@ impl Subject for Tollgate {
         let busy = now.busy_cycles.saturating_sub(self.begun.busy_cycles) as f64;
         let packets = now.packets.saturating_sub(self.begun.packets) as f64;
         let bursts = now.bursts.saturating_sub(self.begun.bursts) as f64;
-        Ok(Cost { cycles_per_packet: busy / packets, packets_per_burst: packets / bursts })
+        Ok(Cost {
+            cycles_per_packet: busy / packets,
+            packets_per_burst: packets / bursts,
+            uncached: 0.0,
+        })
     }
+}
+
+/// One flow a line.
+pub(crate) fn flow_file(flows: &[String]) -> anyhow::Result<NamedTempFile> {
+    let mut file = NamedTempFile::new()?;
+    for flow in flows {
+        writeln!(file, "{flow}")?;
+    }
+    file.flush()?;
+    Ok(file)
 }
 
 /// The one PMD's running totals.
@@ -111,17 +146,14 @@ impl Counters {
 
 /// Theirs.
 #[derive(Debug)]
-pub(super) struct OvsDpdk {
+pub(crate) struct OvsDpdk {
     ovs: Ovs,
-    sockets: [PathBuf; 2],
+    sockets: BTreeMap<String, PathBuf>,
 }
 
 impl OvsDpdk {
-    pub(super) fn start(cores: Cores) -> anyhow::Result<Self> {
-        let ovs = Ovs::start(cores.pmd)?;
-        let sockets = [ovs.add_port("v0")?, ovs.add_port("v1")?];
-        ovs.add_flows(&FLOWS)?;
-        Ok(Self { ovs, sockets })
+    pub(crate) fn start(cores: Cores) -> anyhow::Result<Self> {
+        Ok(Self { ovs: Ovs::start(cores.pmd)?, sockets: BTreeMap::new() })
     }
 }
 
@@ -130,8 +162,17 @@ impl Subject for OvsDpdk {
         "OVS-DPDK"
     }
 
-    fn sockets(&self) -> [PathBuf; 2] {
-        self.sockets.clone()
+    fn add_port(&mut self, port: &str, _tenant: &str) -> anyhow::Result<()> {
+        self.sockets.insert(port.to_owned(), self.ovs.add_port(port)?);
+        Ok(())
+    }
+
+    fn socket(&self, port: &str) -> anyhow::Result<PathBuf> {
+        self.sockets.get(port).cloned().with_context(|| format!("no port {port}"))
+    }
+
+    fn set_flows(&mut self, flows: &[String]) -> anyhow::Result<()> {
+        self.ovs.set_flows(flow_file(flows)?.path())
     }
 
     fn pause(&mut self) -> anyhow::Result<()> {
@@ -149,12 +190,10 @@ impl Subject for OvsDpdk {
     fn cost(&mut self) -> anyhow::Result<Cost> {
         let stats = self.ovs.stats()?;
         ensure!(stats.packets > 0.0, "OVS forwarded nothing");
-        // OVS at its best: every flow in its caches.
-        let uncached = stats.failed_upcalls / stats.packets;
-        ensure!(uncached < 0.001, "OVS could not install the flow ({uncached:.3} of the packets)");
         Ok(Cost {
             cycles_per_packet: stats.cycles_per_packet,
             packets_per_burst: stats.packets_per_batch,
+            uncached: stats.failed_upcalls / stats.packets,
         })
     }
 }

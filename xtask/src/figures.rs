@@ -1,0 +1,98 @@
+//! `cargo xtask figures`: what protection promises, measured on the wire, by docs/measuring.md.
+//!
+//! Every experiment runs the same load on the same switch with the gate off and on, and on OVS-DPDK
+//! where it is installed, in alternation in one invocation. Each writes a CSV with one line a run and
+//! an SVG under `docs/figures`, and says of each target whether it is met.
+
+mod adversary;
+mod bench;
+mod chart;
+mod isolation;
+mod overhead;
+mod shares;
+mod sweep;
+mod target;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::ensure;
+
+use crate::generator;
+use crate::interrupt::Interrupt;
+use crate::machine::{Cores, Quiet};
+use crate::ovs::Ovs;
+use bench::{Bench, Plan};
+use target::Verdict;
+
+/// Arguments of `cargo xtask figures`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Fewer and shorter runs: everything in under 20 minutes.
+    #[arg(long)]
+    quick: bool,
+    /// Only these experiments; all if none is named.
+    #[arg(value_enum)]
+    experiments: Vec<Experiment>,
+    /// Where CSV and SVG go.
+    #[arg(long, default_value = "docs/figures")]
+    out: PathBuf,
+}
+
+/// An experiment, by the name of its files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Experiment {
+    /// A victim's round trips beside every kind of adversary.
+    Isolation,
+    /// The same beside one adversary of growing load, of growing numbers of flows, and many.
+    Sweep,
+    /// Saturated tenants of different weights.
+    Shares,
+    /// What protection costs: throughput and idle latency, by toggling the running switch.
+    Overhead,
+}
+
+impl Experiment {
+    const ALL: [Self; 4] = [Self::Isolation, Self::Sweep, Self::Shares, Self::Overhead];
+
+    fn run(self, bench: &mut Bench) -> anyhow::Result<Vec<Verdict>> {
+        match self {
+            Self::Isolation => isolation::run(bench),
+            Self::Sweep => sweep::run(bench),
+            Self::Shares => shares::run(bench),
+            Self::Overhead => overhead::run(bench),
+        }
+    }
+}
+
+/// Runs the experiments and prints the targets.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let cores = Cores::find()?;
+    ensure!(cores.pmd != cores.peers, "two cores are needed: one polls, one sends");
+    let interrupt = Interrupt::install()?;
+    generator::build_release()?;
+    let quiet = Quiet::begin();
+    if let Err(missing) = Ovs::available() {
+        println!("SKIP OVS-DPDK's part of every figure: {missing}");
+    }
+    let plan = if arguments.quick {
+        Plan { repetitions: 3, measured: Duration::from_secs(2), toggles: 500 }
+    } else {
+        Plan { repetitions: 5, measured: Duration::from_secs(5), toggles: 1000 }
+    };
+    let experiments = if arguments.experiments.is_empty() {
+        &Experiment::ALL[..]
+    } else {
+        &arguments.experiments
+    };
+    let mut bench = Bench::start(cores, interrupt, plan, arguments.out.clone())?;
+    let mut verdicts = Vec::new();
+    for experiment in experiments {
+        verdicts.extend(experiment.run(&mut bench)?);
+    }
+    println!("\n{}", target::table(&verdicts));
+    println!("OVS-DPDK: {}; {}", Ovs::settings(cores.pmd), quiet.describe());
+    let missed = verdicts.iter().filter(|verdict| !verdict.met()).count();
+    println!("{missed} of {} targets missed", verdicts.len());
+    Ok(())
+}

@@ -1,0 +1,199 @@
+//! Neighbours that a victim may have: their flows and their traffic.
+
+use crate::generator::Mode;
+
+/// The smallest frame on the ring, and a full one.
+pub(super) const SMALL_BYTES: usize = 60;
+pub(super) const LARGE_BYTES: usize = 1496;
+
+/// One kind of neighbour.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Adversary {
+    /// In tables and files.
+    pub(super) name: &'static str,
+    pub(super) frame_bytes: usize,
+    pub(super) mode: Mode,
+    /// Further keys of its pair and of its ports, for the generator.
+    pub(super) keys: &'static str,
+    pub(super) port_keys: &'static str,
+    /// The flows from its port to its other port.
+    pub(super) flows: Flows,
+    /// Its weight; the victim's is 1.
+    pub(super) weight: f64,
+    /// The most of OVS-DPDK's excess p99 that the victim may see of ours (1/3, 1/5, 1/50).
+    pub(super) of_ovs: f64,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Flows {
+    /// Forward.
+    Forward,
+    /// Forward under masks of so many kinds.
+    Masks(u32),
+    /// So many passes through the tables (through the connection tracker in OVS, whose resubmits cost
+    /// its datapath nothing).
+    Passes(u32),
+    /// The decision depends on every bit of the 5-tuple: each new one is a miss.
+    EveryTuple,
+    Drop,
+    /// So many copies.
+    Copies(u32),
+}
+
+const FLAT_OUT: Adversary = Adversary {
+    name: "",
+    frame_bytes: SMALL_BYTES,
+    mode: Mode::FlatOut,
+    keys: "",
+    port_keys: "",
+    flows: Flows::Forward,
+    weight: 1.0,
+    of_ovs: 1.0 / 3.0,
+};
+
+const MIXED: &str = "flows=10000,order=rand,vary=sip+dip+sport+dport";
+
+/// Every kind, the mildest first.
+pub(super) const ALL: [Adversary; 11] = [
+    CHEAP,
+    Adversary { name: "large frames", frame_bytes: LARGE_BYTES, ..FLAT_OUT },
+    FLOWS_50K,
+    Adversary {
+        name: "20 masks",
+        keys: MIXED,
+        flows: Flows::Masks(20),
+        of_ovs: 1.0 / 5.0,
+        ..FLAT_OUT
+    },
+    Adversary {
+        name: "4 passes",
+        keys: "flows=1000",
+        flows: Flows::Passes(4),
+        of_ovs: 1.0 / 5.0,
+        ..FLAT_OUT
+    },
+    Adversary {
+        name: "new flow per packet",
+        keys: "flows=1000000000,vary=sip+dip+sport+dport",
+        flows: Flows::EveryTuple,
+        of_ovs: 1.0 / 50.0,
+        ..FLAT_OUT
+    },
+    Adversary { name: "drop rule", flows: Flows::Drop, ..FLAT_OUT },
+    Adversary { name: "64 copies", flows: Flows::Copies(64), ..FLAT_OUT },
+    Adversary {
+        name: "256 descriptors",
+        frame_bytes: LARGE_BYTES,
+        keys: "segments=256",
+        port_keys: "ring=4096",
+        ..FLAT_OUT
+    },
+    Adversary {
+        name: "tiny receive buffers",
+        frame_bytes: LARGE_BYTES,
+        port_keys: "rx=64",
+        ..FLAT_OUT
+    },
+    Adversary { name: "weight 8", weight: 8.0, ..FLAT_OUT },
+];
+
+/// 64-byte frames of one flow, flat out.
+pub(super) const CHEAP: Adversary = Adversary { name: "cheap frames", ..FLAT_OUT };
+
+const FLOWS_50K: Adversary =
+    Adversary { name: "50k flows", keys: "flows=50000", flows: Flows::EveryTuple, ..FLAT_OUT };
+
+impl Adversary {
+    /// Its flows between the ports `from` and `to`.
+    pub(super) fn flows(&self, from: &str, to: &str, ovs: bool) -> Vec<String> {
+        match self.flows {
+            Flows::Forward => vec![format!("in_port={from},actions=output:{to}")],
+            Flows::Drop => vec![format!("in_port={from},actions=drop")],
+            Flows::Copies(copies) => {
+                let outputs = vec![format!("output:{to}"); copies as usize];
+                vec![format!("in_port={from},actions={}", outputs.join(","))]
+            }
+            Flows::Masks(masks) => many_masks(from, to, masks),
+            Flows::Passes(passes) if ovs => tracked_passes(from, to, passes),
+            Flows::Passes(passes) => table_passes(from, to, passes),
+            Flows::EveryTuple => vec![format!(
+                "udp,in_port={from},actions=move:NXM_OF_IP_SRC[]->NXM_NX_REG0[],\
+                 move:NXM_OF_IP_DST[]->NXM_NX_REG1[],move:NXM_OF_UDP_SRC[]->NXM_NX_REG2[0..15],\
+                 move:NXM_OF_UDP_DST[]->NXM_NX_REG2[16..31],output:{to}"
+            )],
+        }
+    }
+}
+
+/// A table with `masks` masks, each with rules for a tenth of what it can tell apart, so that
+/// packets fall through to others; and a rule for the rest.
+fn many_masks(from: &str, to: &str, masks: u32) -> Vec<String> {
+    const RULES: u32 = 400;
+    const BITS: u32 = 12;
+    let mut flows = Vec::new();
+    let mut state = 42_u64;
+    for mask in 0..masks {
+        // Twelve bits, spread differently over the four fields.
+        let parts = [mask % 5 + 1, (mask / 5) % 4 + 1, (mask * 7) % 3 + 1];
+        let parts = [parts[0], parts[1], parts[2], BITS - parts.iter().sum::<u32>()];
+        for _ in 0..RULES {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let mut bits = (state >> 40) as u32;
+            let fields = ["nw_src", "nw_dst", "tp_src", "tp_dst"].iter().zip(parts);
+            let fields = fields.map(|(field, width)| {
+                let value = (bits & ((1 << width) - 1)) << (16 - width);
+                bits >>= width;
+                if field.starts_with("nw") {
+                    format!("{field}=10.0.{}.{}/{}", value >> 8, value & 255, 16 + width)
+                } else {
+                    format!("{field}={value:#x}/{:#x}", (0xffff << (16 - width)) & 0xffff)
+                }
+            });
+            let fields: Vec<_> = fields.collect();
+            let priority = 100 + (mask * 13) % masks;
+            flows.push(format!(
+                "priority={priority},udp,in_port={from},{},actions=output:{to}",
+                fields.join(",")
+            ));
+        }
+    }
+    flows.push(format!("priority=1,in_port={from},actions=output:{to}"));
+    // One value may come twice.
+    flows.sort_unstable();
+    flows.dedup();
+    flows
+}
+
+fn tracked_passes(from: &str, to: &str, passes: u32) -> Vec<String> {
+    let table = |pass: u32| {
+        let ingress = if pass == 0 { format!(",in_port={from}") } else { String::new() };
+        let next = pass + 1;
+        format!("table={pass},ip{ingress},actions=ct(table={next},zone={next})")
+    };
+    let last = format!("table={passes},ip,actions=output:{to}");
+    (0..passes).map(table).chain([last]).collect()
+}
+
+fn table_passes(from: &str, to: &str, passes: u32) -> Vec<String> {
+    let table =
+        |pass: u32| format!("table={pass},ip,in_port={from},actions=resubmit(,{})", pass + 1);
+    let last = format!("table={passes},ip,in_port={from},actions=output:{to}");
+    (0..passes).map(table).chain([last]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn twenty_masks_are_twenty() {
+        let flows = many_masks("a", "b", 20);
+        let shape = |flow: &String| {
+            let masks = flow.split(',').filter_map(|field| field.split('/').nth(1));
+            masks.map(str::to_owned).collect::<Vec<_>>()
+        };
+        let shapes: std::collections::BTreeSet<_> = flows.iter().map(shape).collect();
+        assert_eq!(shapes.len(), 21, "20 masks and the rule for the rest");
+        assert!(flows.len() > 7000, "{}", flows.len());
+    }
+}

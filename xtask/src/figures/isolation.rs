@@ -1,0 +1,228 @@
+//! A victim's round trips beside every kind of adversary (the paper's figures 3 and 4, and ours).
+
+use std::collections::BTreeMap;
+
+use comfy_table::Table;
+use comfy_table::presets::ASCII_MARKDOWN;
+
+use super::adversary::{self, Adversary};
+use super::bench::{Bench, Run, VICTIM, VICTIM_RATE, Variant, neighbour};
+use super::chart::{self, Bars};
+use super::target::{Bound, Verdict};
+use crate::raw::csv_file;
+use crate::spread::Spread;
+
+/// Below this share of its round trips a victim's latency is that of requests never made.
+const COMPLETED_PERCENT_MIN: f64 = 99.0;
+
+/// Beside nobody.
+const ALONE: &str = "alone";
+
+/// One run, as it goes into the CSV.
+#[derive(Debug, Clone)]
+struct Sample {
+    case: &'static str,
+    variant: Variant,
+    p50_us: f64,
+    p99_us: f64,
+    completed_percent: f64,
+    loop_p99_us: f64,
+    adversary_mpps: f64,
+    victim_percent: f64,
+    adversary_percent: f64,
+    system_percent: f64,
+    stolen_percent: f64,
+}
+
+impl Sample {
+    fn of(case: &'static str, variant: Variant, run: &Run) -> anyhow::Result<Self> {
+        let victim = run.outcome.pair(VICTIM)?;
+        let latency = victim.latency_us.as_ref();
+        let percent = |part: fn(&crate::cycles::Cycles) -> u64| {
+            run.cycles.as_ref().map_or(f64::NAN, |cycles| cycles.percent(part(cycles)))
+        };
+        let adversary = run.outcome.pair(&neighbour(0)).ok();
+        Ok(Self {
+            case,
+            variant,
+            p50_us: latency.map_or(f64::NAN, |times| times.p50),
+            p99_us: latency.map_or(f64::NAN, |times| times.p99),
+            completed_percent: victim.completed_percent,
+            loop_p99_us: run.outcome.loop_p99_us(),
+            adversary_mpps: adversary.map_or(0.0, |pair| pair.tx_mpps),
+            victim_percent: percent(|cycles| cycles.tenant(VICTIM)),
+            adversary_percent: percent(|cycles| cycles.tenant(&neighbour(0))),
+            system_percent: percent(|cycles| cycles.system),
+            stolen_percent: percent(|cycles| cycles.stolen),
+        })
+    }
+}
+
+/// Runs every case on every variant, round robin.
+pub(super) fn run(bench: &mut Bench) -> anyhow::Result<Vec<Verdict>> {
+    let variants = bench.variants();
+    let cases: Vec<(&str, Vec<Adversary>)> = std::iter::once((ALONE, Vec::new()))
+        .chain(adversary::ALL.iter().map(|adversary| (adversary.name, vec![*adversary])))
+        .collect();
+    let runs = cases.len() * variants.len() * bench.plan.repetitions as usize;
+    let bar = Bench::progress(runs, "isolation")?;
+    let mut samples = Vec::new();
+    for _ in 0..bench.plan.repetitions {
+        for (case, neighbours) in &cases {
+            for variant in &variants {
+                bar.set_message(format!("{case}, {}", variant.name()));
+                let run = bench.run(*variant, VICTIM_RATE, neighbours)?;
+                samples.push(Sample::of(case, *variant, &run)?);
+                bar.inc(1);
+            }
+        }
+    }
+    bar.finish_and_clear();
+    write_csv(bench, &samples)?;
+    let names: Vec<&str> = cases.iter().map(|(name, _)| *name).collect();
+    println!("{}", table(&samples, &names, &variants));
+    draw(bench, &samples, &names, &variants)?;
+    Ok(judge(&samples, &variants))
+}
+
+fn spread(
+    samples: &[Sample],
+    case: &str,
+    variant: Variant,
+    of: fn(&Sample) -> f64,
+) -> Option<Spread> {
+    let own = samples.iter().filter(|s| s.case == case && s.variant == variant).map(of);
+    Spread::of(own.filter(|value| value.is_finite()))
+}
+
+fn median(samples: &[Sample], case: &str, variant: Variant, of: fn(&Sample) -> f64) -> f64 {
+    spread(samples, case, variant, of).map_or(f64::NAN, |spread| spread.median)
+}
+
+fn table(samples: &[Sample], cases: &[&str], variants: &[Variant]) -> Table {
+    let mut table = Table::new();
+    table.load_style(ASCII_MARKDOWN);
+    table.set_header([
+        "adversary",
+        "switch",
+        "victim p50 us",
+        "p99 us",
+        "completed %",
+        "adversary Mpps",
+        "victim % of core",
+        "adversary %",
+        "system %",
+        "stolen %",
+    ]);
+    for case in cases {
+        for variant in variants {
+            let show = |of: fn(&Sample) -> f64, digits: usize| {
+                spread(samples, case, *variant, of)
+                    .map_or_else(|| "-".to_owned(), |spread| format!("{spread:.digits$}"))
+            };
+            table.add_row([
+                (*case).to_owned(),
+                variant.name().to_owned(),
+                show(|s| s.p50_us, 1),
+                show(|s| s.p99_us, 1),
+                show(|s| s.completed_percent, 1),
+                show(|s| s.adversary_mpps, 2),
+                show(|s| s.victim_percent, 1),
+                show(|s| s.adversary_percent, 1),
+                show(|s| s.system_percent, 1),
+                show(|s| s.stolen_percent, 1),
+            ]);
+        }
+    }
+    table
+}
+
+fn draw(
+    bench: &Bench,
+    samples: &[Sample],
+    cases: &[&str],
+    variants: &[Variant],
+) -> anyhow::Result<()> {
+    let values: BTreeMap<_, _> = variants
+        .iter()
+        .map(|variant| {
+            let of_case = cases.iter().map(|case| median(samples, case, *variant, |s| s.p99_us));
+            (*variant, of_case.collect::<Vec<_>>())
+        })
+        .collect();
+    let series: Vec<_> =
+        variants.iter().map(|variant| (variant.name(), values[variant].clone())).collect();
+    let bars = Bars {
+        title: "Victim's round trip beside one adversary: 99th percentile (lower is better)",
+        unit: "us",
+        groups: cases,
+        series: &series,
+        logarithmic: true,
+    };
+    chart::bars(&bench.out.join("isolation.svg"), &bars)
+}
+
+/// p99 beyond that of the victim alone, less what the generator's own two loops may add.
+fn excess(samples: &[Sample], case: &str, variant: Variant) -> f64 {
+    let p99 = |case| median(samples, case, variant, |s| s.p99_us);
+    let lateness = median(samples, case, variant, |s| s.loop_p99_us);
+    (p99(case) - p99(ALONE) - 2.0 * lateness).max(0.0)
+}
+
+fn judge(samples: &[Sample], variants: &[Variant]) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
+    for adversary in &adversary::ALL {
+        let completed = median(samples, adversary.name, Variant::On, |s| s.completed_percent);
+        let what = format!("{}: victim's requests completed, %", adversary.name);
+        verdicts.push(Verdict::new(what, Bound::AtLeast(COMPLETED_PERCENT_MIN), completed));
+        if !variants.contains(&Variant::Ovs) {
+            continue;
+        }
+        let [ours, theirs] =
+            [Variant::On, Variant::Ovs].map(|variant| excess(samples, adversary.name, variant));
+        let what = format!("{}: excess p99, ours / OVS-DPDK", adversary.name);
+        let ratio = if ours == 0.0 { 0.0 } else { ours / theirs };
+        let detail = format!("{ours:.1} / {theirs:.1} us");
+        verdicts.push(Verdict::new(what, Bound::AtMost(adversary.of_ovs), ratio).with(detail));
+    }
+    let loaded = samples.iter().filter(|s| s.case != ALONE && s.variant == Variant::On);
+    let overhead = Spread::of(loaded.map(|s| s.system_percent + s.stolen_percent));
+    let what = "system + stolen under load, % of the core (median; range beside it)";
+    let measured = overhead.map_or(f64::NAN, |spread| spread.median);
+    let detail = overhead.map_or_else(String::new, |spread| spread.to_string());
+    verdicts.push(Verdict::new(what, Bound::AtMost(5.0), measured).with(detail));
+    verdicts
+}
+
+fn write_csv(bench: &Bench, samples: &[Sample]) -> anyhow::Result<()> {
+    let mut csv = csv_file(&bench.out.join("isolation.csv"))?;
+    csv.write_record([
+        "adversary",
+        "switch",
+        "victim_p50_us",
+        "victim_p99_us",
+        "victim_completed_percent",
+        "generator_loop_p99_us",
+        "adversary_mpps",
+        "victim_percent_of_core",
+        "adversary_percent_of_core",
+        "system_percent_of_core",
+        "stolen_percent_of_core",
+    ])?;
+    for s in samples {
+        let numbers = [
+            s.p50_us,
+            s.p99_us,
+            s.completed_percent,
+            s.loop_p99_us,
+            s.adversary_mpps,
+            s.victim_percent,
+            s.adversary_percent,
+            s.system_percent,
+            s.stolen_percent,
+        ];
+        let text = [s.case.to_owned(), s.variant.name().to_owned()];
+        csv.write_record(text.into_iter().chain(numbers.map(|number| format!("{number:.3}"))))?;
+    }
+    Ok(csv.flush()?)
+}

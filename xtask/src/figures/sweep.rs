@@ -1,0 +1,121 @@
+//! The victim beside a growing neighbour: its load, its number of flows, its number (the paper's
+//! figures 3, 5 and 7).
+
+use super::adversary::{ALL, Adversary, CHEAP};
+use super::bench::{Bench, NEIGHBOURS, VICTIM, VICTIM_RATE, Variant};
+use super::chart::{self, Lines};
+use super::target::{Bound, Verdict};
+use crate::generator::Mode;
+use crate::raw::csv_file;
+use crate::spread::Spread;
+
+/// One axis.
+struct Axis {
+    /// In the files' names.
+    name: &'static str,
+    title: &'static str,
+    label: &'static str,
+    points: Vec<(f64, Vec<Adversary>)>,
+}
+
+/// The key of so many flows; keys are static text.
+const FLOW_KEYS: [(f64, &str); 5] = [
+    (1.0, "flows=1"),
+    (16.0, "flows=16"),
+    (1000.0, "flows=1000"),
+    (8000.0, "flows=8000"),
+    (64000.0, "flows=64000"),
+];
+
+/// Frames a second that the neighbour offers, in millions: from a tenth of a core's to several.
+const LOADS_MPPS: [f64; 6] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0];
+
+fn axes() -> Vec<Axis> {
+    let every_tuple = ALL.iter().find(|adversary| adversary.name == "50k flows").unwrap_or(&CHEAP);
+    let load = |mpps: f64| {
+        let mode = Mode::Stream((mpps * 1e6) as u32);
+        (mpps, vec![Adversary { mode, ..CHEAP }])
+    };
+    vec![
+        Axis {
+            name: "flows",
+            title: "Victim's p99 by the neighbour's number of flows",
+            label: "flows of the neighbour (64 B, flat out)",
+            points: FLOW_KEYS
+                .map(|(flows, keys)| (flows, vec![Adversary { keys, ..*every_tuple }]))
+                .into(),
+        },
+        Axis {
+            name: "load",
+            title: "Victim's p99 by the neighbour's load",
+            label: "frames that the neighbour offers, M/s (64 B)",
+            points: LOADS_MPPS.map(load).into(),
+        },
+        Axis {
+            name: "neighbours",
+            title: "Victim's p99 by the number of neighbours",
+            label: "neighbours (64 B, flat out)",
+            points: [1, 2, 8, NEIGHBOURS].map(|count| (count as f64, vec![CHEAP; count])).into(),
+        },
+    ]
+}
+
+/// Measures along every axis.
+pub(super) fn run(bench: &mut Bench) -> anyhow::Result<Vec<Verdict>> {
+    let variants = bench.variants();
+    let mut verdicts = Vec::new();
+    for axis in axes() {
+        let runs = axis.points.len() * variants.len() * bench.plan.repetitions as usize;
+        let bar = Bench::progress(runs, axis.name)?;
+        let mut samples: Vec<(Variant, f64, f64, f64)> = Vec::new();
+        for _ in 0..bench.plan.repetitions {
+            for (x, neighbours) in &axis.points {
+                for variant in &variants {
+                    bar.set_message(format!("{x}, {}", variant.name()));
+                    let run = bench.run(*variant, VICTIM_RATE, neighbours)?;
+                    let victim = run.outcome.pair(VICTIM)?;
+                    let p99 = victim.latency_us.as_ref().map_or(f64::NAN, |times| times.p99);
+                    samples.push((*variant, *x, p99, victim.completed_percent));
+                    bar.inc(1);
+                }
+            }
+        }
+        bar.finish_and_clear();
+        let mut csv = csv_file(&bench.out.join(format!("sweep-{}.csv", axis.name)))?;
+        csv.write_record(["switch", axis.name, "victim_p99_us", "victim_completed_percent"])?;
+        for (variant, x, p99, completed) in &samples {
+            csv.write_record([
+                variant.name().to_owned(),
+                x.to_string(),
+                format!("{p99:.3}"),
+                format!("{completed:.3}"),
+            ])?;
+        }
+        csv.flush()?;
+        let median = |variant: Variant, x: f64| {
+            let own = samples.iter().filter(|sample| sample.0 == variant && sample.1 == x);
+            let finite = own.map(|sample| sample.2).filter(|p99| p99.is_finite());
+            Spread::of(finite).map_or(f64::NAN, |spread| spread.median)
+        };
+        let series: Vec<_> = variants
+            .iter()
+            .map(|variant| {
+                let points = axis.points.iter().map(|(x, _)| (*x, median(*variant, *x)));
+                (variant.name(), points.collect::<Vec<_>>())
+            })
+            .collect();
+        for (name, points) in &series {
+            let points: Vec<_> = points.iter().map(|(x, p99)| format!("{x}: {p99:.1}")).collect();
+            println!("{}, {name}: p99 us at {}", axis.name, points.join(", "));
+        }
+        let lines = Lines { title: axis.title, x_label: axis.label, unit: "us", series: &series };
+        chart::lines(&bench.out.join(format!("sweep-{}.svg", axis.name)), &lines)?;
+        if axis.name == "neighbours" {
+            let [one, all] = [1.0, NEIGHBOURS as f64].map(|count| median(Variant::On, count));
+            let what = format!("victim's p99 with {NEIGHBOURS} neighbours / with one");
+            let detail = format!("{all:.1} / {one:.1} us");
+            verdicts.push(Verdict::new(what, Bound::AtMost(1.5), all / one).with(detail));
+        }
+    }
+    Ok(verdicts)
+}

@@ -1,0 +1,75 @@
+//! A target, its figure, and whether it was met.
+
+use comfy_table::Table;
+use comfy_table::presets::ASCII_MARKDOWN;
+
+/// What a figure must be.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Bound {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+/// One target and what was measured for it.
+#[derive(Debug, Clone)]
+pub(super) struct Verdict {
+    what: String,
+    bound: Bound,
+    /// NaN when it could not be measured, which is a target missed.
+    measured: f64,
+    /// Beside the figure: what it was made from.
+    detail: String,
+}
+
+impl Verdict {
+    pub(super) fn new(what: impl Into<String>, bound: Bound, measured: f64) -> Self {
+        Self { what: what.into(), bound, measured, detail: String::new() }
+    }
+
+    pub(super) fn with(mut self, detail: impl Into<String>) -> Self {
+        self.detail = detail.into();
+        self
+    }
+
+    pub(super) fn met(&self) -> bool {
+        match self.bound {
+            Bound::AtMost(bound) => self.measured <= bound,
+            Bound::AtLeast(bound) => self.measured >= bound,
+        }
+    }
+}
+
+/// All targets, one a line.
+pub(super) fn table(verdicts: &[Verdict]) -> Table {
+    let mut table = Table::new();
+    table.load_style(ASCII_MARKDOWN);
+    table.set_header(["target", "bound", "measured", "", "from"]);
+    for verdict in verdicts {
+        let bound = match verdict.bound {
+            Bound::AtMost(bound) => format!("<= {bound:.2}"),
+            Bound::AtLeast(bound) => format!(">= {bound:.2}"),
+        };
+        let met = if verdict.met() { "pass" } else { "FAIL" };
+        table.add_row([
+            verdict.what.clone(),
+            bound,
+            format!("{:.3}", verdict.measured),
+            met.to_owned(),
+            verdict.detail.clone(),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Bound, Verdict};
+
+    #[test]
+    fn what_could_not_be_measured_is_not_met() {
+        assert!(!Verdict::new("x", Bound::AtMost(1.0), f64::NAN).met());
+        assert!(!Verdict::new("x", Bound::AtLeast(1.0), f64::NAN).met());
+        assert!(Verdict::new("x", Bound::AtMost(1.0), 1.0).met());
+        assert!(!Verdict::new("x", Bound::AtLeast(1.0), 0.9).met());
+    }
+}
