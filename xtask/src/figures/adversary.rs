@@ -38,6 +38,8 @@ pub(super) enum Flows {
     Drop,
     /// So many copies.
     Copies(u32),
+    /// So many rewrites of an address.
+    Rewrites(u32),
 }
 
 const FLAT_OUT: Adversary = Adversary {
@@ -97,6 +99,16 @@ pub(super) const ALL: [Adversary; 11] = [
     Adversary { name: "weight 8", weight: 8.0, ..FLAT_OUT },
 ];
 
+/// So expensive for the switch that one core of a generator keeps many of them supplied, and with so
+/// long a ring that it stays supplied while that core is taken away for some milliseconds: whoever
+/// measures shares or throughput wants the switch to be the limit.
+pub(super) const SATURATING: Adversary = Adversary {
+    name: "saturating",
+    port_keys: "ring=2048",
+    flows: Flows::Rewrites(250),
+    ..FLAT_OUT
+};
+
 /// 64-byte frames of one flow, flat out.
 pub(super) const CHEAP: Adversary = Adversary { name: "cheap frames", ..FLAT_OUT };
 
@@ -112,6 +124,11 @@ impl Adversary {
             Flows::Copies(copies) => {
                 let outputs = vec![format!("output:{to}"); copies as usize];
                 vec![format!("in_port={from},actions={}", outputs.join(","))]
+            }
+            Flows::Rewrites(rewrites) => {
+                let rewrite = |n| format!("set_field:10.0.9.{n}->ip_dst");
+                let rewrites: Vec<_> = (1..=rewrites).map(rewrite).collect();
+                vec![format!("ip,in_port={from},actions={},output:{to}", rewrites.join(","))]
             }
             Flows::Masks(masks) => many_masks(from, to, masks),
             Flows::Passes(passes) if ovs => tracked_passes(from, to, passes),

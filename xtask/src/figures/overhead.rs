@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::adversary::CHEAP;
+use super::adversary::SATURATING;
 use super::bench::{Bench, NEIGHBOURS, VICTIM, VICTIM_RATE, neighbour};
 use super::target::{Bound, Verdict};
 use crate::generator::{Interval, Outcome};
@@ -42,7 +42,7 @@ pub(super) fn run(bench: &mut Bench) -> anyhow::Result<Vec<Verdict>> {
         Ok(())
     };
     for count in [2, NEIGHBOURS] {
-        let (outcome, changes) = bench.toggled(0, &vec![CHEAP; count], SLOT, INTERVAL)?;
+        let (outcome, changes) = bench.toggled(0, &vec![SATURATING; count], SLOT, INTERVAL)?;
         let frames = |interval: &[&Interval]| {
             interval.iter().map(|interval| interval.received as f64).sum::<f64>()
         };

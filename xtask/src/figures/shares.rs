@@ -3,7 +3,7 @@
 use comfy_table::Table;
 use comfy_table::presets::ASCII_MARKDOWN;
 
-use super::adversary::{Adversary, CHEAP};
+use super::adversary::{Adversary, SATURATING};
 use super::bench::{Bench, Variant, neighbour};
 use super::target::{Bound, Verdict};
 use crate::raw::csv_file;
@@ -31,7 +31,7 @@ pub(super) fn run(bench: &mut Bench) -> anyhow::Result<Vec<Verdict>> {
         let names: Vec<_> = weights.iter().map(f64::to_string).collect();
         let label = names.join(":");
         let neighbours: Vec<_> =
-            weights.iter().map(|weight| Adversary { weight: *weight, ..CHEAP }).collect();
+            weights.iter().map(|weight| Adversary { weight: *weight, ..SATURATING }).collect();
         let mut by_tenant = vec![(Vec::new(), Vec::new()); weights.len()];
         for _ in 0..bench.plan.repetitions {
             bar.set_message(label.clone());
