@@ -119,13 +119,22 @@ impl Ovs {
         Some(Self { directory, daemons, openflow, control, captured, packet_ins })
     }
 
+    /// The next message that is no probe: those are answered.
     fn receive(&mut self) -> (u32, Message) {
-        let mut bytes = vec![0; HEADER_BYTES];
-        self.openflow.read_exact(&mut bytes).unwrap();
-        let header = Header::decode(*bytes.first_chunk().unwrap()).unwrap();
-        bytes.resize(usize::from(header.length), 0);
-        self.openflow.read_exact(&mut bytes[HEADER_BYTES..]).unwrap();
-        (header.xid, Message::decode(&bytes).unwrap().1)
+        loop {
+            let mut bytes = vec![0; HEADER_BYTES];
+            self.openflow.read_exact(&mut bytes).unwrap();
+            let header = Header::decode(*bytes.first_chunk().unwrap()).unwrap();
+            bytes.resize(usize::from(header.length), 0);
+            self.openflow.read_exact(&mut bytes[HEADER_BYTES..]).unwrap();
+            match Message::decode(&bytes).unwrap().1 {
+                Message::EchoRequest(data) => {
+                    let reply = Message::EchoReply(data).encode(header.xid);
+                    self.openflow.write_all(&reply).unwrap();
+                }
+                message => return (header.xid, message),
+            }
+        }
     }
 
     /// Carries out flow-mods; what became of each.
