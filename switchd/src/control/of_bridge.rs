@@ -179,7 +179,7 @@ impl Bridge for OpenFlowBridge {
     }
 
     fn table_features(&self) -> Vec<TableFeatures> {
-        crate::pipeline::table_features()
+        self.pipeline.table_features(self.id)
     }
 }
 

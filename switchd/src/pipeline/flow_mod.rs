@@ -15,7 +15,7 @@ use super::error::FlowError;
 use super::events::FlowRemovedReason;
 use super::limits::TABLES;
 use super::program::Program;
-use super::rule::{Rule, RuleCounters};
+use super::rule::Rule;
 use super::selector::Selector;
 use super::{compile, matching, meters};
 
@@ -219,7 +219,7 @@ fn make_room(bridge: &mut Bridge, table: u8, changes: &mut Changes) -> Result<()
 /// on a retired rule.
 fn modify(bridge: &mut Bridge, rule: &Rule, new: &NewBehaviour, changes: &mut Changes) {
     let counters = match new.reset_counts {
-        true => Arc::new(RuleCounters::default()),
+        true => Arc::new(rule.counters.reset()),
         false => Arc::clone(&rule.counters),
     };
     let behaviour = bridge.behaviours.share(&new.instructions, new.program.clone());

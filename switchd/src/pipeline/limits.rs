@@ -71,8 +71,9 @@ pub const SLOW_PATH_QUANTUM_CYCLES: u64 = 50_000;
 /// Controllers' packets that wait for the slow path; their connections wait beyond that.
 pub const ERRANDS_WAITING: usize = 256;
 
-/// Controllers' packets that are sent before tenants are looked after again.
-pub const ERRANDS_PER_ROUND: usize = 16;
+/// Controllers' packets that are sent between two turns of tenants: about as many walks as half a
+/// turn has, so that controllers get a third of the slow path at most while tenants want it.
+pub const ERRANDS_PER_ROUND: usize = 4;
 
 /// How often the slow path looks for new work while it has some: looking costs a little for every
 /// tenant there is.

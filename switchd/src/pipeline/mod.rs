@@ -63,6 +63,7 @@ use tollgate_openflow::meter::{MeterConfig, MeterMod, MeterStats};
 use tollgate_openflow::multipart::{AggregateStats, FlowStats, FlowStatsRequest, TableStats};
 use tollgate_openflow::packet_out::PacketOut;
 use tollgate_openflow::port_mod::PortMod;
+use tollgate_openflow::table_features::TableFeatures;
 use tollgate_packet::PortIndex;
 use tollgate_policy::TenantIndex;
 
@@ -73,7 +74,6 @@ pub use self::events::{
     Event, EventSink, FlowRemovedEvent, FlowRemovedReason, NoEvents, PacketInEvent, PacketInReason,
     PortReason, PortStatusEvent,
 };
-pub use self::features::table_features;
 pub use self::listing::{MegaflowInfo, StationInfo};
 pub use self::meters::meter_features;
 pub use self::stats::FlowDump;
@@ -346,6 +346,13 @@ impl Pipeline {
         self.core.bundle(bridge, flow_mods)?;
         self.revalidator.unpark();
         Ok(())
+    }
+
+    /// What a bridge's tables can match and do; nothing if it is gone.
+    pub fn table_features(&self, bridge: BridgeId) -> Vec<TableFeatures> {
+        let state = self.core.read();
+        let limits = state.bridges.get(&bridge).map(|bridge| bridge.limits);
+        limits.map_or_else(Vec::new, |limits| features::table_features(limits.rules))
     }
 
     /// Adds, changes or removes a meter, and with it the flows that use it.

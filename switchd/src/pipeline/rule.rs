@@ -46,6 +46,11 @@ pub(super) struct RuleCounters {
 }
 
 impl RuleCounters {
+    /// From zero, for a rule that has been used: it is not idle because its counts are reset.
+    pub(super) fn reset(&self) -> Self {
+        Self { last_used_ms: AtomicU64::new(self.last_used_ms()), ..Self::default() }
+    }
+
     pub(super) fn add(&self, packets: u64, bytes: u64, used_ms: u64) {
         self.packets.fetch_add(packets, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);

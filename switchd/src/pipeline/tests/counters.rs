@@ -173,6 +173,22 @@ fn an_idle_rule_goes_when_cached_packets_stop_and_not_before() {
 }
 
 #[test]
+fn a_rule_is_not_idle_because_its_counts_are_reset() {
+    let mut sim = Sim::new(2);
+    sim.add("priority=7,idle_timeout=5,actions=output:2");
+    sim.advance_ms(4000);
+    sim.send(1, &Frame::udp(0, 1).build());
+    sim.sweep();
+    sim.advance_ms(2000);
+    sim.flow_mod(&parsed(FlowCommand::Modify, "reset_counts,actions=drop"));
+    sim.sweep();
+    assert_eq!(sim.flows().len(), 1, "its last packet was two seconds ago");
+    sim.advance_ms(3000);
+    sim.sweep();
+    assert_eq!(sim.flows().len(), 0);
+}
+
+#[test]
 fn a_new_rule_is_not_idle_since_the_beginning_of_time() {
     let sim = Sim::new(2);
     sim.advance_ms(60_000);
