@@ -62,6 +62,28 @@ fn every_command_calls_its_method_with_the_parameters_given_and_no_others() {
             json!({"tenant": "t", "weight": 1.71, "controller_pps": 0}),
         ),
         (&["tenant", "set", "t"], "tenant_set", json!({"tenant": "t"})),
+        (
+            &[
+                "tenant",
+                "set",
+                "t",
+                "--cap-cycles=20000",
+                "--floor-cycles=1000000",
+                "--rx-overrun=mark-then-drop",
+                "--mark-depth-cycles=5000",
+                "--setups-per-second=10",
+                "--megaflows=7",
+                "--subtables=3",
+                "--arena-bytes=100000",
+                "--exact-entries=99",
+            ],
+            "tenant_set",
+            json!({
+                "tenant": "t", "cap_cycles": 20000, "floor_cycles": 1_000_000,
+                "rx_overrun": "mark-then-drop", "mark_depth_cycles": 5000, "setups_per_second": 10,
+                "megaflows": 7, "subtables": 3, "arena_bytes": 100_000, "exact_entries": 99
+            }),
+        ),
         (&["tenant", "get", "t"], "tenant_get", json!({"tenant": "t"})),
         (&["tenant", "remove", "t"], "tenant_remove", json!({"tenant": "t"})),
         (&["tenant", "list"], "tenant_list", json!({})),

@@ -190,7 +190,9 @@ fn a_weight_is_set_exactly_and_kept() {
     let (code, message) =
         daemon.refusal("tenant_set", json!({"tenant": "a", "controller_pps": -1}));
     assert!(code == INVALID_PARAMS && message.contains("`controller_pps`"), "{message}");
-    assert_eq!((&set["rx_overrun"], &set["megaflows"]), (&json!("drop"), &json!(null)));
+    assert_eq!((&set["rx_overrun"], &set["megaflows"]), (&json!("drop"), &json!(16384)));
+    assert_eq!((&set["cap_cycles"], &set["mark_depth_cycles"]), (&json!(20000), &json!(20000)));
+    assert_eq!(set["exact_entries"], json!(null), "an equal part");
     let all = json!({
         "tenant": "vm1", "cap_cycles": 15000, "floor_cycles": 900_000, "rx_overrun": "mark-then-drop",
         "mark_depth_cycles": 5000, "setups_per_second": 10, "megaflows": 7, "subtables": 3,

@@ -86,9 +86,38 @@ pub(super) fn tenants(result: &Value) -> String {
     tenant_table(items(result))
 }
 
+/// Its books, and every knob as it is in force.
 pub(super) fn tenant(result: &Value) -> String {
-    tenant_table(std::slice::from_ref(result))
+    let books = tenant_table(std::slice::from_ref(result));
+    let knobs = KNOBS.iter().filter_map(|(knob, unset)| {
+        let shown = match result.get(*knob)? {
+            Value::Null => (*unset).to_owned(),
+            Value::Number(number) => number.to_string(),
+            other => plain(other),
+        };
+        Some(vec![(*knob).to_owned(), shown])
+    });
+    let knobs = knobs.collect::<Vec<_>>();
+    if knobs.is_empty() {
+        return books;
+    }
+    format!("{books}\n{}", table(&[("KNOB", Left), ("VALUE", Left)], knobs, ""))
 }
+
+/// What can be set for a tenant, and what it means where it is not.
+const KNOBS: [(&str, &str); 11] = [
+    ("weight", "-"),
+    ("cap_cycles", "-"),
+    ("floor_cycles", "-"),
+    ("rx_overrun", "-"),
+    ("mark_depth_cycles", "-"),
+    ("setups_per_second", "-"),
+    ("megaflows", "-"),
+    ("subtables", "-"),
+    ("exact_entries", "an equal part"),
+    ("arena_bytes", "-"),
+    ("controller_pps", "-"),
+];
 
 /// What is in force now: the switch makes a tenant of any name, so a mistyped one shows by having
 /// no ports.
@@ -196,6 +225,19 @@ mod tests {
             tenants(&json!([{"tenant": "a", "weight": 1.715}, {"tenant": "b", "weight": 4}]));
         assert!(text.contains("1.715"), "{text}");
         assert!(text.lines().any(|line| line.starts_with('b') && line.contains(" 4 ")), "{text}");
+    }
+
+    #[test]
+    fn one_tenant_shows_its_knobs_and_a_list_does_not() {
+        let vm1 =
+            json!({"tenant": "vm1", "weight": 1.71, "cap_cycles": 20000, "exact_entries": null});
+        let text = tenant(&vm1);
+        let row = |knob: &str| text.lines().find(|line| line.starts_with(knob)).unwrap();
+        assert!(row("weight").ends_with(" 1.71"), "{text}");
+        assert!(row("cap_cycles").ends_with(" 20000"), "{text}");
+        assert!(row("exact_entries").ends_with(" an equal part"), "{text}");
+        assert!(!text.contains("arena_bytes"), "an older switch has none: {text}");
+        assert!(!tenants(&json!([vm1])).contains("cap_cycles"));
     }
 
     #[test]

@@ -132,6 +132,9 @@ impl Switch {
         let (settings, scheduler) = (entry.settings, self.datapath.scheduler());
         // Settings in force were checked before.
         let knobs = settings.knobs(scheduler).unwrap_or_else(|_| TenantKnobs::new(scheduler));
+        let megaflows = settings.megaflows;
+        let megaflows = megaflows.unwrap_or_else(|| self.pipeline.megaflows_per_tenant() as u64);
+        let knobs = TenantKnobs { megaflows, ..knobs };
         TenantSummary { name: name.to_owned(), settings, knobs, ports, index: entry.index }
     }
 

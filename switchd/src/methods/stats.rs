@@ -108,6 +108,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_reason_for_a_drop_is_explained_to_operators() {
+        let manual = include_str!("../../../docs/time-protection.md");
+        let missing = DropReason::ALL
+            .iter()
+            .find(|reason| !manual.contains(&format!("`{}`", reason.as_str())));
+        assert_eq!(missing, None);
+    }
+
+    #[test]
     fn a_histogram_is_shown_by_its_buckets_that_are_not_empty() {
         let mut histogram = Histogram::default();
         (histogram.0[0], histogram.0[11]) = (2, 5);

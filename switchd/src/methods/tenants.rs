@@ -74,7 +74,9 @@ fn get_by_name(switch: &Switch, name: &str) -> Outcome {
     Ok(describe(&switch.tenant(name)?, &switch.pmds()))
 }
 
-/// A tenant with its books: `share_percent` is its part of the cycles of all tenants since start.
+/// A tenant with its knobs in force and its books. Without a number of its own, `exact_entries` is null:
+/// an equal part with whoever is active. `share_percent` is its part of the cycles of all tenants
+/// since start.
 fn describe(tenant: &TenantSummary, pmds: &[PmdSnapshot]) -> Value {
     let accounts: Vec<_> = pmds.iter().map(|pmd| pmd.tenant(tenant.index)).collect();
     let cycles: u64 = accounts.iter().map(|account| account.cycles).sum();
@@ -88,7 +90,7 @@ fn describe(tenant: &TenantSummary, pmds: &[PmdSnapshot]) -> Value {
         "rx_overrun": tenant.knobs.rx_overrun.name(),
         "mark_depth_cycles": tenant.knobs.mark_depth_cycles,
         "setups_per_second": tenant.knobs.setups_per_second,
-        "megaflows": tenant.settings.megaflows,
+        "megaflows": tenant.knobs.megaflows,
         "subtables": tenant.knobs.subtables,
         "arena_bytes": tenant.knobs.arena_bytes,
         "exact_entries": tenant.settings.exact_entries,

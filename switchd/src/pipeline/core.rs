@@ -95,6 +95,11 @@ impl Core {
         }
     }
 
+    /// Decisions that a tenant may have cached unless it was given a number of its own.
+    pub(super) fn megaflows_per_tenant(&self) -> usize {
+        self.megaflows_per_tenant
+    }
+
     pub(super) fn tell(&self, bridge: BridgeId, event: Event) {
         self.events.event(bridge, event);
     }

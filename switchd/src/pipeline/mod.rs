@@ -234,6 +234,11 @@ impl Pipeline {
         self.order(Order::TenantSet(tenant, settings.weight));
     }
 
+    /// Decisions that a tenant may have cached unless it was given a number of its own.
+    pub fn megaflows_per_tenant(&self) -> usize {
+        self.core.megaflows_per_tenant()
+    }
+
     /// Forgets a tenant whose ports are gone.
     pub fn tenant_remove(&self, tenant: TenantIndex) {
         self.core.shadow().set_limits(tenant, None);
