@@ -23,7 +23,7 @@ use crate::mail::{Mail, Mailbox, PmdGone, StaleFlow, TenantUpdate, mailbox};
 use crate::megaflow::Megaflow;
 use crate::pmd::{Pmd, PmdParts, PortSlot, TenantSlot};
 use crate::ring_host::PortRings;
-use crate::settings::TenantSettings;
+use crate::settings::{PortSettings, TenantSettings};
 use crate::shared::{PmdShared, PmdSnapshot};
 use crate::slow_path::{LaneChange, SlowPathEnd, Waker};
 
@@ -340,15 +340,14 @@ impl Datapath {
         Ok(())
     }
 
-    /// Makes a port known to every PMD and polled by one of them: `pmd`, or the one with the fewest
-    /// ports.
+    /// Makes a port known to every PMD and polled by one of them.
     ///
     /// # Errors
     /// When there are too many, or no such tenant or PMD.
     pub fn port_add(
         &self,
         tenant: TenantIndex,
-        pmd: Option<usize>,
+        settings: PortSettings,
     ) -> Result<PortHandle, ControlError> {
         let mut registry = self.registry();
         if registry.tenants.get(usize::from(tenant.0)).is_none_or(Option::is_none) {
@@ -359,7 +358,7 @@ impl Datapath {
         if of_tenant >= MAX_PORTS_PER_TENANT {
             return Err(ControlError::TooManyPortsOfTenant);
         }
-        let pmd = match pmd {
+        let pmd = match settings.pmd {
             Some(pmd) if pmd >= self.pmds.len() => return Err(ControlError::NoSuchPmd(pmd)),
             Some(pmd) => pmd,
             None => registry.emptiest_pmd(self.pmds.len()),
@@ -369,7 +368,7 @@ impl Datapath {
         let counters: Vec<_> = self.pmds.iter().map(|_| shard()).collect();
         let _ = self.lane_changes.send(LaneChange::PortAdd(index, tenant, pmd));
         for (handle, counters) in self.pmds.iter().zip(&counters) {
-            let slot = PortSlot::new(index, tenant, pmd, Arc::clone(counters));
+            let slot = PortSlot::new(index, tenant, pmd, Arc::clone(counters), &settings);
             handle.mailbox.call([Mail::PortAdd(Box::new(slot))])?;
         }
         if let Some(entry) = registry.ports.get_mut(usize::from(index.0)) {

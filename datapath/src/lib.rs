@@ -32,6 +32,6 @@ pub use counters::{PortCounters, PortSnapshot};
 pub use histogram::Histogram;
 pub use megaflow::{Megaflow, MegaflowStats, Op};
 pub use meter::{BandStats, Meter, MeterBand, MeterConfig, MeterStats, MeterUnit, TooManyBands};
-pub use settings::TenantSettings;
+pub use settings::{PortSettings, TenantSettings};
 pub use shared::{PmdSnapshot, TenantSnapshot};
 pub use slow_path::{Evicted, EvictionCause, InjectError, Miss, MissKind, SlowPathEnd, Verdict};

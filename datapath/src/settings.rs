@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use tollgate_accel::tsc;
+use tollgate_packet::MacAddr;
 use tollgate_policy::{ConfigError, RxOverrun, SchedulerConfig, TenantKnobs, Weight};
 
 use crate::lane::LaneLimits;
@@ -97,6 +98,19 @@ impl TenantSettings {
             setups: bucket(self.setups_per_second, setup_burst),
         })
     }
+}
+
+/// What an operator sets for a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortSettings {
+    /// The PMD that polls it; otherwise the one with the fewest ports.
+    pub pmd: Option<usize>,
+    /// It stands for a network card: what enters here is charged to the tenants that it is for, the
+    /// owners of its megaflows, and to the port's own tenant only where there is none.
+    pub uplink: bool,
+    /// The address of the guest behind it: packets for it are known to be its tenant's before they
+    /// are classified.
+    pub mac: Option<MacAddr>,
 }
 
 #[cfg(test)]

@@ -161,8 +161,10 @@ fn the_books_close_and_a_burned_cycle_is_charged_to_who_burned_it() {
     // A burn that the kernel interrupts ends by the clock all the same, and that part is `stolen`.
     let stolen = after.stolen_cycles - before.stolen_cycles;
     let least = burned.saturating_sub(stolen);
+    // Each interruption leaves cold caches behind, and gaps too short to be looked into.
+    let most = burned + burned / 20 + stolen / 50;
     assert!(
-        (least..burned + burned / 20).contains(&charged),
+        (least..most).contains(&charged),
         "burned {burned}, charged {charged}, stolen {stolen}"
     );
     let innocent = after.tenant(switch.tenants[2]).cycles - before.tenant(switch.tenants[2]).cycles;

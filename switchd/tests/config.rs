@@ -85,6 +85,7 @@ fn the_example_shows_every_key() {
         "tenant",
         "ofport",
         "pmd",
+        "mac",
     ];
     for key in optional {
         assert!(example().contains(&format!("\n#{key} = ")), "{key}");

@@ -89,13 +89,18 @@ impl Accounts {
     /// As [`lap_tenant`](Self::lap_tenant) for work done for several tenants alike: each pays its part, the
     /// last the remainder.
     pub(crate) fn lap_shared(&mut self, tenants: &[TenantIndex]) {
-        let Some((last, others)) = tenants.split_last() else { return };
+        let Some(last) = tenants.last() else { return };
         let now = tsc::now();
         let part = now.saturating_sub(self.last_tsc) / tenants.len() as u64;
-        for tenant in others {
-            self.enter(Account::Tenant(*tenant), part);
-            self.scheduler.charge(*tenant, part, now);
-            self.last_tsc += part;
+        let mut runs = tenants.chunk_by(|a, b| a == b).peekable();
+        while let Some(run) = runs.next()
+            && let Some(tenant) = run.first()
+            && runs.peek().is_some()
+        {
+            let cycles = part * run.len() as u64;
+            self.enter(Account::Tenant(*tenant), cycles);
+            self.scheduler.charge(*tenant, cycles, now);
+            self.last_tsc += cycles;
         }
         self.lap_tenant(*last);
     }

@@ -14,6 +14,7 @@ use crate::handoff::handoff_mesh;
 use crate::lane::{LaneLimits, lane};
 use crate::mail::{Mailbox, mailbox};
 use crate::pmd::{Pmd, PmdParts, PortSlot, TenantSlot};
+use crate::settings::PortSettings;
 use crate::shared::PmdShared;
 use crate::token_bucket::TokenBucket;
 
@@ -48,18 +49,30 @@ pub(crate) struct Guest {
 
 /// Adds tenant and port `number`, with a ring from the guest.
 pub(crate) fn add_guest(pmd: &mut Pmd, number: u16) -> Guest {
+    add_port(pmd, number, &PortSettings::default());
+    add_ring(pmd, number, mock::FROM_GUEST)
+}
+
+/// Adds tenant and port `number`.
+pub(crate) fn add_port(pmd: &mut Pmd, number: u16, settings: &PortSettings) {
     let (tenant, port) = (TenantIndex(number), PortIndex(number));
     let bucket = || TokenBucket::new(1000, 1000, TSC_HZ, 0);
     let limits = Arc::new(LaneLimits { punts: bucket(), setups: bucket() });
     let (lane, _) = lane(0, tenant, limits, Arc::default(), 64 * 1024);
     pmd.accounts.scheduler.tenant_add(tenant, Weight::ONE).unwrap();
     assert!(pmd.tenants.put(Box::new(TenantSlot::new(tenant, lane, None))).is_none());
-    let slot = PortSlot::new(port, tenant, 0, Arc::<PortCounters>::default());
+    let slot = PortSlot::new(port, tenant, 0, Arc::<PortCounters>::default(), settings);
     assert!(pmd.ports.put(Box::new(slot)).is_none());
+    pmd.macs.refill(pmd.ports.macs());
+}
+
+/// Starts one of a port's rings.
+pub(crate) fn add_ring(pmd: &mut Pmd, number: u16, index: u16) -> Guest {
+    let port = PortIndex(number);
     let (ram, driver) = Driver::alone(8);
     let features = Features::offered(1);
     let status = Arc::new(PortStatus::new());
-    let ring = mock::activate(&ram, &driver, mock::FROM_GUEST, features, &status).unwrap();
+    let ring = mock::activate(&ram, &driver, index, features, &status).unwrap();
     assert!(pmd.start_ring(port, Box::new(ring)).is_none());
     Guest { driver, _ram: ram }
 }

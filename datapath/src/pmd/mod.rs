@@ -7,14 +7,17 @@ mod cache;
 mod egress;
 mod frames;
 mod handed;
+mod macs;
 mod owned;
 mod poll;
 mod ports;
 mod post;
 mod punt;
+mod received;
 mod task;
 mod tenants;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -32,7 +35,9 @@ pub(crate) use self::tenants::TenantSlot;
 use self::accounts::Accounts;
 use self::cache::FlowCache;
 use self::egress::Egress;
-use self::ports::PortTable;
+use self::macs::MacTable;
+use self::ports::{PortTable, RingRef};
+use self::received::Attribution;
 use self::task::TaskScratch;
 use self::tenants::TenantTable;
 use crate::control::DatapathConfig;
@@ -76,6 +81,10 @@ pub(crate) struct Pmd {
     cache: FlowCache,
     burst: Burst,
     egress: Egress,
+    /// Uplink rings known to have packets.
+    uplinks: VecDeque<RingRef>,
+    macs: MacTable,
+    attribution: Attribution,
     handoff_in: HandoffIn,
     scratch: TaskScratch,
     /// The place for the header of a frame that comes back from the slow path.
@@ -132,6 +141,9 @@ impl Pmd {
             cache: FlowCache::new(index, exact, megaflows, homeward),
             burst: Burst::new(),
             egress: Egress::new(index, handoff_out),
+            uplinks: VecDeque::with_capacity(usize::from(rings)),
+            macs: MacTable::new(),
+            attribution: Attribution::new(),
             handoff_in,
             scratch: TaskScratch::new(),
             returned: Packet::new(),
@@ -157,7 +169,7 @@ impl Pmd {
         while !self.stopping {
             let system_before = self.accounts.system_cycles();
             let mut moved = self.take_mail() | self.take_portless();
-            let received = self.take_handed_frames();
+            let received = self.take_handed_frames() | self.take_received();
             let now_tsc = self.accounts.last_tsc();
             self.look_around(now_tsc);
             if now_tsc >= self.housekeeping_due_tsc {

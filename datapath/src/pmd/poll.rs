@@ -1,6 +1,8 @@
 //! Where there is work: rings are looked at the less often the longer they have been silent, lanes
 //! when the slow path says so. So a turn costs what its active tenants cost, however many are idle.
 
+use std::collections::VecDeque;
+
 use tollgate_policy::{Scheduler, TenantIndex};
 
 use crate::limits::SPARE_LOOKS_PER_TURN;
@@ -11,11 +13,11 @@ use crate::pmd::tenants::TenantTable;
 impl Pmd {
     /// Finds rings and lanes that have got something, and wakes their tenants.
     pub(crate) fn look_around(&mut self, now_tsc: u64) {
-        let Self { back_off, ports, tenants, accounts, looks, bell, .. } = self;
+        let Self { back_off, ports, tenants, uplinks, accounts, looks, bell, .. } = self;
         let scheduler = &mut accounts.scheduler;
         back_off.scan(now_tsc, |queue| {
             *looks += 1;
-            look(ports, tenants, scheduler, RingRef::of_queue(queue), now_tsc)
+            look(ports, tenants, uplinks, scheduler, RingRef::of_queue(queue), now_tsc)
         });
         bell.answer(|tenant| {
             if let Some(slot) = tenants.get_mut(tenant)
@@ -29,10 +31,10 @@ impl Pmd {
 
     /// Looks at a few quiet rings before they are due, because there is nothing else to do.
     pub(crate) fn look_ahead(&mut self, now_tsc: u64) {
-        let Self { back_off, ports, tenants, accounts, .. } = self;
+        let Self { back_off, ports, tenants, uplinks, accounts, .. } = self;
         let scheduler = &mut accounts.scheduler;
         back_off.scan_ahead(now_tsc, SPARE_LOOKS_PER_TURN, |queue| {
-            look(ports, tenants, scheduler, RingRef::of_queue(queue), now_tsc)
+            look(ports, tenants, uplinks, scheduler, RingRef::of_queue(queue), now_tsc)
         });
     }
 
@@ -54,6 +56,7 @@ impl Pmd {
 fn look(
     ports: &mut PortTable,
     tenants: &mut TenantTable,
+    uplinks: &mut VecDeque<RingRef>,
     scheduler: &mut Scheduler,
     at: RingRef,
     now_tsc: u64,
@@ -61,6 +64,10 @@ fn look(
     let Some(port) = ports.get_mut(at.port) else { return false };
     let tenant = port.tenant;
     let has_work = port.guest_tx(at.pair).is_some_and(|ring| ring.has_work(now_tsc));
+    if has_work && port.uplink {
+        uplinks.push_back(at);
+        return true;
+    }
     let Some(slot) = tenants.get_mut(tenant).filter(|_| has_work) else { return false };
     slot.ring_ready(at);
     if slot.list(now_tsc) {

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use tollgate_packet::PortIndex;
+use tollgate_packet::{MacAddr, PortIndex};
 use tollgate_policy::TenantIndex;
 use tollgate_vhost::ActiveVring;
 
 use crate::counters::PortCounters;
 use crate::limits::{MAX_PORTS, MAX_QUEUE_PAIRS};
+use crate::settings::PortSettings;
 
 /// One guest-transmit ring: the port and which of its queue pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,10 @@ pub(crate) struct PortSlot {
     /// The PMD that polls the port and alone touches its rings.
     pub(crate) home: usize,
     pub(crate) counters: Arc<PortCounters>,
+    /// What enters here is charged to the tenants that it is for.
+    pub(crate) uplink: bool,
+    /// The address of the guest behind it, if the operator has said so.
+    pub(crate) mac: Option<MacAddr>,
     guest_tx: [Option<PolledRing>; MAX_QUEUE_PAIRS],
     guest_rx: [Option<Box<ActiveVring>>; MAX_QUEUE_PAIRS],
     /// The pairs with a started receive ring, and how many they are.
@@ -73,12 +78,15 @@ impl PortSlot {
         tenant: TenantIndex,
         home: usize,
         counters: Arc<PortCounters>,
+        settings: &PortSettings,
     ) -> Self {
         Self {
             index,
             tenant,
             home,
             counters,
+            uplink: settings.uplink,
+            mac: settings.mac,
             guest_tx: Default::default(),
             guest_rx: Default::default(),
             guest_rx_started: ([0; MAX_QUEUE_PAIRS], 0),
@@ -213,6 +221,12 @@ impl PortTable {
     #[inline]
     pub(crate) fn get_mut(&mut self, index: PortIndex) -> Option<&mut PortSlot> {
         self.0.get_mut(usize::from(index.0)).and_then(Option::as_deref_mut)
+    }
+
+    /// The guests' configured addresses, by port.
+    pub(crate) fn macs(&self) -> impl Iterator<Item = (MacAddr, TenantIndex)> {
+        let ports = self.0.iter().flatten().filter(|port| !port.uplink);
+        ports.filter_map(|port| Some((port.mac?, port.tenant)))
     }
 
     #[inline]

@@ -72,12 +72,17 @@ impl Pmd {
                 }
                 self.tenants.take(tenant).map(Discard::Tenant)
             }
-            Mail::PortAdd(slot) => self.ports.put(slot).map(Discard::Port),
+            Mail::PortAdd(slot) => {
+                let replaced = self.ports.put(slot).map(Discard::Port);
+                self.macs.refill(self.ports.macs());
+                replaced
+            }
             Mail::PortRemove(port) => {
                 let slot = self.ports.take(port)?;
                 for ring in slot.polled_rings() {
                     self.forget_ring(slot.tenant, ring);
                 }
+                self.macs.refill(self.ports.macs());
                 Some(Discard::Port(slot))
             }
             Mail::RingStart(port, ring) => self.start_ring(port, ring),
@@ -136,6 +141,7 @@ impl Pmd {
 
     pub(crate) fn forget_ring(&mut self, tenant: TenantIndex, ring: RingRef) {
         self.back_off.remove(ring.queue());
+        self.uplinks.retain(|ready| *ready != ring);
         if let Some(slot) = self.tenants.get_mut(tenant) {
             slot.remove_ring(ring);
         }

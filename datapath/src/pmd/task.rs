@@ -29,8 +29,8 @@ use crate::pmd::ports::RingRef;
 /// What was found for each packet of a burst; never zeroed.
 #[derive(Debug)]
 pub(crate) struct TaskScratch {
-    flow_hashes: Box<[u64]>,
-    decisions: Box<[Option<FlowSlot>]>,
+    pub(crate) flow_hashes: Box<[u64]>,
+    pub(crate) decisions: Box<[Option<FlowSlot>]>,
     malformed: FetchStats,
     /// A frame, put together on its way to the slow path.
     pub(crate) frame: Box<[u8]>,
@@ -122,7 +122,7 @@ impl Pmd {
         done
     }
 
-    fn fetch(&mut self, at: RingRef, wanted: usize, counters: &PortCounters) -> usize {
+    pub(crate) fn fetch(&mut self, at: RingRef, wanted: usize, counters: &PortCounters) -> usize {
         let Some(polled) = self.ports.polled(at) else { return 0 };
         let malformed = &mut self.scratch.malformed;
         let fetched = polled.ring.fetch(&mut self.burst, wanted, malformed);
@@ -237,7 +237,7 @@ impl Pmd {
     }
 
     /// Copies a packet into its tenant's queue to the slow path.
-    fn queue_miss(
+    pub(crate) fn queue_miss(
         &mut self,
         tenant: TenantIndex,
         at: RingRef,
@@ -270,7 +270,7 @@ impl Pmd {
         }
     }
 
-    fn give_back(&mut self, at: RingRef, packets: usize) {
+    pub(crate) fn give_back(&mut self, at: RingRef, packets: usize) {
         if packets > 0
             && let Some(polled) = self.ports.polled(at)
         {
@@ -280,7 +280,7 @@ impl Pmd {
 
     /// Returns the burst's descriptors to the guest; `true` when it wants an interrupt, which is
     /// then queued.
-    fn complete(&mut self, at: RingRef) -> bool {
+    pub(crate) fn complete(&mut self, at: RingRef) -> bool {
         let Some(polled) = self.ports.polled(at) else { return false };
         let wants_interrupt = polled.ring.complete();
         match polled.ring.call_fd() {
@@ -339,6 +339,6 @@ struct Forwarded {
 }
 
 /// An action list long enough that the clock is looked at after each packet.
-fn is_long(megaflow: &Megaflow) -> bool {
+pub(crate) fn is_long(megaflow: &Megaflow) -> bool {
     megaflow.ops.len() > 4
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tollgate_accel::tsc;
 use tollgate_datapath::{
     Datapath, DatapathConfig, Evicted, InjectError, Megaflow, Meter, Miss, MissKind, Op,
-    PmdSnapshot, PortHandle, PortSnapshot, SlowPathEnd, TenantSettings, Verdict,
+    PmdSnapshot, PortHandle, PortSettings, PortSnapshot, SlowPathEnd, TenantSettings, Verdict,
 };
 use tollgate_frame::DropReason;
 use tollgate_guest::generator::Generator;
@@ -74,6 +74,17 @@ impl BenchSwitch {
         meters: Vec<Arc<Meter>>,
         rules: Rules,
     ) -> Self {
+        Self::start_with(config, weights, &[], meters, rules)
+    }
+
+    /// The same, with settings of the first ports.
+    pub fn start_with(
+        config: &DatapathConfig,
+        weights: &[f64],
+        port_settings: &[PortSettings],
+        meters: Vec<Arc<Meter>>,
+        rules: Rules,
+    ) -> Self {
         let (datapath, slow_end) = Datapath::start(config).unwrap();
         let directory = tempfile::tempdir().unwrap();
         let (mut ports, mut sockets, mut tenants, mut paths) = (vec![], vec![], vec![], vec![]);
@@ -81,7 +92,8 @@ impl BenchSwitch {
             let weight = Weight::try_from(*weight).unwrap();
             let tenant =
                 datapath.tenant_add(TenantSettings { weight, ..Default::default() }).unwrap();
-            let port = datapath.port_add(tenant, None).unwrap();
+            let settings = port_settings.get(index).copied().unwrap_or_default();
+            let port = datapath.port_add(tenant, settings).unwrap();
             let path = directory.path().join(format!("p{index}"));
             let config = SessionConfig { name: format!("p{index}"), queue_pairs_max: 1 };
             let host = datapath.ring_host(port.index).unwrap();

@@ -106,6 +106,13 @@ pub(crate) struct PortAdd {
     /// Polling core that serves it, counted from 0; default: the switch chooses
     #[arg(long)]
     pub(crate) pmd: Option<u16>,
+    /// It stands for a network card: packets from it are charged to the tenants that they are for
+    #[arg(long)]
+    pub(crate) uplink: bool,
+    /// Ethernet address of the guest behind it, by which packets from an uplink are known to be for
+    /// its tenant
+    #[arg(long)]
+    pub(crate) mac: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

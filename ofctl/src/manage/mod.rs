@@ -106,6 +106,8 @@ fn port_add(add: &PortAdd) -> Value {
         ("ofport", add.ofport.map(Value::from)),
         ("queue_pairs", add.queue_pairs.map(Value::from)),
         ("pmd", add.pmd.map(Value::from)),
+        ("uplink", add.uplink.then_some(true.into())),
+        ("mac", add.mac.clone().map(Value::from)),
     ])
 }
 

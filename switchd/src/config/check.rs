@@ -4,6 +4,8 @@ use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
+use tollgate_packet::MacAddr;
+
 use super::locate::{KeyPath, Step};
 use super::{Config, FailMode, MAX_QUEUE_PAIRS, PortConfig};
 use crate::limits::{MAX_BRIDGES, MAX_CONTROLLERS, MAX_OFPORT, MAX_SOCKET_PATH_BYTES};
@@ -148,6 +150,9 @@ fn check_port_values(config: &Config, port: &PortConfig, refuse: &mut impl FnMut
     if !(1..=MAX_QUEUE_PAIRS).contains(&port.queue_pairs) {
         refuse("queue_pairs", range(&(1..=MAX_QUEUE_PAIRS), &port.queue_pairs));
     }
+    if let Some(Err(message)) = port.mac.map(|mac| check_mac(mac, port.uplink)) {
+        refuse("mac", message);
+    }
     if let Some(Err(message)) = port.tenant.as_deref().map(check_tenant_name) {
         refuse("tenant", message);
     }
@@ -157,6 +162,21 @@ fn check_port_values(config: &Config, port: &PortConfig, refuse: &mut impl FnMut
     let pmds = config.pmd.cores.len().max(1);
     if let Some(pmd) = port.pmd.filter(|pmd| *pmd >= pmds) {
         refuse("pmd", format!("there is no PMD {pmd}: `pmd.cores` makes PMD 0 to {}", pmds - 1));
+    }
+}
+
+/// Checks that `mac` can be the address of the guest behind a port.
+///
+/// # Errors
+/// What an address must be, to follow after the name of the offending key.
+pub fn check_mac(mac: MacAddr, uplink: bool) -> Result<(), String> {
+    if uplink {
+        Err("an uplink has many stations behind it: give the guests' ports their addresses"
+            .to_owned())
+    } else if mac.is_multicast() || mac == MacAddr::default() {
+        Err(format!("{mac} is not the address of one station"))
+    } else {
+        Ok(())
     }
 }
 

@@ -3,6 +3,7 @@
 mod check;
 mod load;
 mod locate;
+mod mac;
 mod rx_overrun;
 mod weight;
 
@@ -10,7 +11,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use tollgate_datapath::{DatapathConfig, TenantSettings};
+use tollgate_datapath::{DatapathConfig, PortSettings, TenantSettings};
+use tollgate_packet::MacAddr;
 use tollgate_policy::{Refill, RxOverrun, SchedulerConfig, Weight};
 
 use crate::control::TenantChange;
@@ -18,7 +20,7 @@ use crate::openflow::Target;
 use crate::pipeline::limits::RULES_PER_TABLE;
 use crate::pipeline::{Overflow, TableLimits};
 
-pub use check::check_socket_path;
+pub use check::{check_mac, check_socket_path};
 pub use tollgate_vhost::limits::MAX_QUEUE_PAIRS;
 
 pub use load::{ConfigError, Problem, load, parse};
@@ -234,6 +236,21 @@ pub struct PortConfig {
     /// The PMD (an index into `pmd.cores`) that polls it; by default the one with the fewest ports.
     #[serde(default)]
     pub pmd: Option<usize>,
+    /// Whether it stands for a network card: packets from it are charged to the tenants that they
+    /// are for.
+    #[serde(default)]
+    pub uplink: bool,
+    /// The address of the guest behind it, by which packets from an uplink are known to be its
+    /// tenant's before they are classified.
+    #[serde(default, with = "mac", skip_serializing_if = "Option::is_none")]
+    pub mac: Option<MacAddr>,
+}
+
+impl PortConfig {
+    /// For the datapath.
+    pub fn settings(&self) -> PortSettings {
+        PortSettings { pmd: self.pmd, uplink: self.uplink, mac: self.mac }
+    }
 }
 
 /// Which side of a vhost-user socket listens.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tollgate_datapath::{PortHandle, PortSnapshot};
+use tollgate_packet::MacAddr;
 use tollgate_vhost::{PortSocket, PortStatus, SessionConfig, SocketMode};
 
 use super::registry::PortEntry;
@@ -31,6 +32,10 @@ pub struct PortSummary {
     pub mode: PortMode,
     /// Most queue pairs.
     pub queue_pairs: u16,
+    /// Whether it stands for a network card.
+    pub uplink: bool,
+    /// The configured address of the guest behind it.
+    pub mac: Option<MacAddr>,
     /// Its connection and rings.
     pub status: Arc<PortStatus>,
     /// Its counters.
@@ -48,12 +53,13 @@ impl Switch {
         let ofport = self.ofport_for(port)?;
         let tenant = port.tenant.as_ref().unwrap_or(&port.name);
         let index = self.tenant_for_port(tenant)?;
-        let added =
-            self.datapath.port_add(index, port.pmd).map_err(Refusal::from).and_then(|handle| {
+        let added = self.datapath.port_add(index, port.settings()).map_err(Refusal::from).and_then(
+            |handle| {
                 self.attach(port, ofport, tenant, handle.clone(), index).inspect_err(|_| {
                     self.forget_in_datapath(&port.name, &handle);
                 })
-            });
+            },
+        );
         match added {
             Ok(entry) => {
                 self.registry_mut().ports.insert(port.name.clone(), entry);
@@ -110,6 +116,7 @@ impl Switch {
             ofport,
             index: handle.index,
             tenant: tenant_index,
+            uplink: port.uplink,
             config: 0,
         };
         self.pipeline.port_attach(bridge, info)?;
@@ -125,6 +132,8 @@ impl Switch {
             path,
             mode: port.mode,
             queue_pairs: port.queue_pairs,
+            uplink: port.uplink,
+            mac: port.mac,
             handle,
             status,
             socket,
@@ -192,6 +201,8 @@ fn summary(name: &str, port: &PortEntry) -> PortSummary {
         socket: port.path.clone(),
         mode: port.mode,
         queue_pairs: port.queue_pairs,
+        uplink: port.uplink,
+        mac: port.mac,
         status: Arc::clone(&port.status),
         counters: port.handle.counters(),
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tollgate_datapath::{PortHandle, TenantSettings};
+use tollgate_packet::MacAddr;
 use tollgate_policy::TenantIndex;
 use tollgate_vhost::{PortSocket, PortStatus};
 
@@ -36,6 +37,8 @@ pub(super) struct PortEntry {
     pub(super) path: PathBuf,
     pub(super) mode: PortMode,
     pub(super) queue_pairs: u16,
+    pub(super) uplink: bool,
+    pub(super) mac: Option<MacAddr>,
     pub(super) handle: PortHandle,
     pub(super) status: Arc<PortStatus>,
     pub(super) socket: PortSocket,

@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
+use tollgate_packet::MacAddr;
 
 use super::{Outcome, done};
-use crate::config::{MAX_QUEUE_PAIRS, PortConfig, PortMode, check_socket_path};
+use crate::config::{MAX_QUEUE_PAIRS, PortConfig, PortMode, check_mac, check_socket_path};
 use crate::control::{PortSummary, Switch};
 use crate::limits::MAX_OFPORT;
 use crate::names::{check_name, check_tenant_name};
@@ -39,14 +40,14 @@ fn new_port(switch: &Switch, params: &mut Params) -> Result<PortConfig, RpcError
     let queue_pairs = params.optional_integer("queue_pairs", 1..=MAX_QUEUE_PAIRS)?.unwrap_or(1);
     let last_pmd = switch.datapath().pmd_count().saturating_sub(1) as u64;
     let pmd = params.optional_integer("pmd", 0..=last_pmd)?.map(|pmd| pmd as usize);
-    if params.has("uplink") {
-        return Err(refused_value(
-            "uplink",
-            "network cards and host interfaces cannot be attached yet, only vhost-user ports",
-        ));
+    let uplink = params.optional_boolean("uplink")?.unwrap_or(false);
+    let mac = params.optional_text("mac")?.map(|text| text.parse::<MacAddr>()).transpose();
+    let mac = mac.map_err(|reason| refused_value("mac", reason))?;
+    if let Some(mac) = mac {
+        check_mac(mac, uplink).map_err(|reason| refused_value("mac", reason))?;
     }
     let socket = socket.map(Into::into);
-    Ok(PortConfig { bridge, name, socket, mode, tenant, ofport, queue_pairs, pmd })
+    Ok(PortConfig { bridge, name, socket, mode, tenant, ofport, queue_pairs, pmd, uplink, mac })
 }
 
 pub(super) fn remove(switch: &Switch, mut params: Params) -> Outcome {
@@ -81,6 +82,8 @@ fn describe(port: &PortSummary) -> Value {
         "socket": port.socket.to_string_lossy(),
         "mode": port.mode.as_str(),
         "queue_pairs": port.queue_pairs,
+        "uplink": port.uplink,
+        "mac": port.mac.map(|mac| mac.to_string()),
         "connected": port.status.is_connected(),
         "state": state(port, quarantined.is_some()),
         "error": quarantined.or_else(|| port.status.last_error()),

@@ -29,6 +29,8 @@ pub struct PortInfo {
     pub index: PortIndex,
     /// Who pays for its packets.
     pub tenant: TenantIndex,
+    /// What enters here is paid for by those that it is for.
+    pub uplink: bool,
     /// `OFPPC_*` bits, as PORT_MOD sets them.
     pub config: u32,
 }

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use tollgate_datapath::{Datapath, Megaflow, MegaflowStats, Verdict};
+use tollgate_datapath::{Datapath, Megaflow, MegaflowStats, Op, Verdict};
 use tollgate_frame::DropReason;
 use tollgate_openflow::ErrorCode;
 use tollgate_packet::{FlowKey, FlowMask, FlowMatch, PortIndex};
@@ -24,7 +24,7 @@ use super::gone::Gone;
 use super::limits::FORGET_PER_WALK;
 use super::meters::MeterClock;
 use super::shadow::{Collected, EntryId, Shadow};
-use super::walk::{Punt, walk};
+use super::walk::{Punt, Walk, walk};
 
 /// What caches decisions: the PMDs, or a stand-in for them in tests.
 pub trait Caches: Send + Sync {
@@ -161,10 +161,10 @@ impl Core {
         let alike = !metered_copies && !is_outdated && punts.is_empty();
         let mut shadow = self.shadow();
         let stale = shadow.stations_changed(id, &moved);
-        let install = !metered_copies
-            && !is_outdated
-            && shadow.has_room(ingress.tenant, self.megaflows_per_tenant);
-        let (entry, megaflow) = shadow.register(key, walk, id, ingress, install, now_ms);
+        let owner = owner_of(bridge, ingress, &walk);
+        let install =
+            !metered_copies && !is_outdated && shadow.has_room(owner, self.megaflows_per_tenant);
+        let (entry, megaflow) = shadow.register(key, walk, id, (ingress, owner), install, now_ms);
         shadow.forget_uncached(
             FORGET_PER_WALK,
             |tsc| self.ms_of_tsc(tsc),
@@ -218,6 +218,23 @@ impl Core {
     /// A PMD has given a decision back.
     pub(super) fn evicted(&self, megaflow: &Arc<Megaflow>) {
         self.shadow().left_caches(megaflow);
+    }
+}
+
+/// Who pays for a decision's packets: the tenant of their port; of those from an uplink, the tenant
+/// to whose ports they go. What goes to several tenants, or to nobody, stays the uplink's.
+pub(super) fn owner_of(bridge: &Bridge, ingress: &PortInfo, walk: &Walk) -> TenantIndex {
+    if !ingress.uplink {
+        return ingress.tenant;
+    }
+    let outputs = walk.ops.iter().filter_map(|op| match op {
+        Op::Output(index) => bridge.ports().find(|port| port.index == *index),
+        _ => None,
+    });
+    let mut tenants = outputs.map(|port| port.tenant);
+    match tenants.next() {
+        Some(first) if tenants.all(|tenant| tenant == first) => first,
+        _ => ingress.tenant,
     }
 }
 

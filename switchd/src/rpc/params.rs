@@ -111,9 +111,16 @@ impl Params {
         value.as_f64().map(Some).ok_or_else(|| wrong(name, "a number", &value))
     }
 
-    /// Takes a parameter that is understood but refused; whether it is there.
-    pub fn has(&mut self, name: &'static str) -> bool {
-        self.values.remove(name).is_some()
+    /// A truth value that may be absent.
+    ///
+    /// # Errors
+    /// When it is something else.
+    pub fn optional_boolean(&mut self, name: &'static str) -> Result<Option<bool>, RpcError> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Value::Bool(value)) => Ok(Some(value)),
+            Some(other) => Err(wrong(name, "true or false", &other)),
+        }
     }
 
     /// A truth value that must be there.
@@ -121,11 +128,7 @@ impl Params {
     /// # Errors
     /// When it is absent or something else.
     pub fn boolean(&mut self, name: &'static str) -> Result<bool, RpcError> {
-        match self.take(name) {
-            None => Err(missing(name, "true or false")),
-            Some(Value::Bool(value)) => Ok(value),
-            Some(other) => Err(wrong(name, "true or false", &other)),
-        }
+        self.optional_boolean(name)?.ok_or_else(|| missing(name, "true or false"))
     }
 
     /// Ends the taking: a method calls it before it acts.

@@ -32,6 +32,7 @@ fn packet(cookie: u64) -> PacketInEvent {
 
 fn port_status(ofport: u32) -> Event {
     let port = PortInfo {
+        uplink: false,
         name: format!("vm{ofport}"),
         ofport,
         index: PortIndex(0),

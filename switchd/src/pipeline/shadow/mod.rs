@@ -146,18 +146,18 @@ impl Shadow {
     }
 
     /// Takes a walk's decision in. Called under the locks that the walk was done under, so that
-    /// it is of the present generation. `key` is the packet that was walked.
+    /// it is of the present generation. `key` is the packet that was walked, `owner` who pays for its
+    /// like.
     pub(super) fn register(
         &mut self,
         key: &FlowKey,
         walk: Walk,
         bridge: BridgeId,
-        ingress: &PortInfo,
+        (ingress, owner): (&PortInfo, TenantIndex),
         cache: bool,
         now_ms: u64,
     ) -> (EntryId, Arc<Megaflow>) {
         let Walk { matcher, ops, meters, drop_reason, visits, dependencies, learned, .. } = walk;
-        let owner = ingress.tenant;
         let megaflow = Arc::new(Megaflow {
             matcher: self.masks.fit(key, &matcher, owner, self.subtables_of(owner)),
             ops: ops.into(),

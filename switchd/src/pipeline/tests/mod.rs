@@ -17,4 +17,5 @@ mod sim;
 mod staleness;
 mod stations;
 mod traces;
+mod uplinks;
 mod vlans;

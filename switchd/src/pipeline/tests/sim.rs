@@ -164,6 +164,7 @@ impl Sim {
 
     pub(super) fn attach(&self, ofport: u32) {
         let port = PortInfo {
+            uplink: false,
             name: format!("p{ofport}"),
             ofport,
             index: index_of(ofport),
