@@ -245,9 +245,10 @@ impl PmdSnapshot {
         self.tenants.get(usize::from(tenant.0)).copied().unwrap_or_default()
     }
 
-    /// Cycles of turns that moved something, over packets: OVS's measure of its own PMD.
+    /// Cycles of turns that moved something, over packets: OVS's measure of its own PMD, but for time in
+    /// which the kernel ran something else.
     pub fn cycles_per_packet(&self) -> Option<f64> {
-        let busy = self.elapsed_cycles.saturating_sub(self.idle_cycles);
+        let busy = self.elapsed_cycles.saturating_sub(self.idle_cycles + self.stolen_cycles);
         (self.packets > 0).then(|| busy as f64 / self.packets as f64)
     }
 }

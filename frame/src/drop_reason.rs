@@ -54,6 +54,8 @@ drop_reasons! {
     NoBuffers = "no_buffers",
     /// An action could not be applied to this frame.
     EditFailed = "edit_failed",
+    /// The TTL or hop limit ran out.
+    TtlExpired = "ttl_expired",
     /// The tables ask for more look-ups or actions than one packet may cost.
     TooManySteps = "too_many_steps",
     /// Egress: the port has no enabled receive ring.
@@ -90,6 +92,20 @@ impl DropReason {
     /// The reason's place in [`ALL`](Self::ALL) and in arrays of counters.
     pub const fn index(self) -> usize {
         self as usize
+    }
+
+    /// Whether the frame, or a copy of it, was lost at the port that it was to leave by, which counts
+    /// it too.
+    pub const fn is_egress(self) -> bool {
+        matches!(
+            self,
+            Self::TxNoQueue
+                | Self::TxRingFull
+                | Self::TxNoBuffers
+                | Self::TxFault
+                | Self::TxTooLong
+                | Self::HandoffFull
+        )
     }
 }
 

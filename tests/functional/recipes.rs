@@ -224,6 +224,8 @@ fn router_hop() -> anyhow::Result<()> {
     routed[6..12].copy_from_slice(&mac(0xfe));
     demand(&mut lab, "vm1", &frame(64), &[("up", &routed)])?;
     demand(&mut lab, "vm1", &frame(1), &[])?;
+    let expired = &lab.counters("vm1")?["drops"]["ttl_expired"];
+    ensure!(expired == 2, "expired packets are dropped with that reason: {expired}");
     lab.switch.stop()
 }
 

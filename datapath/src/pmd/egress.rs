@@ -127,6 +127,11 @@ impl Egress {
         let copies = outputs + u64::from(punts);
         match (copies, lost) {
             (0, None) => source.counters.dropped(megaflow.drop_reason, 1),
+            // Controllers hear of it, but the packet itself is lost.
+            (1, None) if punts && megaflow.drop_reason == DropReason::TtlExpired => {
+                source.counters.cloned(1);
+                source.counters.dropped(DropReason::TtlExpired, 1);
+            }
             (1, None) => {}
             (_, None) => source.counters.cloned(copies - 1),
             // The copies already made stand; the one that went on is lost.

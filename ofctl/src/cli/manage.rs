@@ -66,7 +66,7 @@ pub(crate) enum ManageCommand {
 pub(crate) enum BridgeCommand {
     /// Create a bridge
     Add { name: String },
-    /// Remove a bridge and its ports
+    /// Remove a bridge that has no ports any more
     #[command(visible_alias = "del")]
     Remove { name: String },
     /// List the bridges
@@ -205,6 +205,9 @@ pub(crate) struct Top {
 }
 
 #[derive(Args, Debug)]
+#[command(
+    override_usage = "ofctl trace [OPTIONS] <BRIDGE> <FLOW | HEX --in-port PORT | --pcap FILE --in-port PORT>"
+)]
 #[command(group = ArgGroup::new("what").required(true).args(["packet", "pcap"]))]
 pub(crate) struct Trace {
     pub(crate) bridge: String,

@@ -282,6 +282,9 @@ fn unknown_action(key: &str) -> ParseError {
     if UNSUPPORTED_ACTIONS.contains(&key) {
         return ParseError::new(format!("action {key} is not supported"));
     }
+    if known::ACTIONS.contains(&key) {
+        return ParseError::new(format!("action {key} is not supported in this form"));
+    }
     ParseError::new(match nearest(key, known::ACTIONS.into_iter()) {
         Some(meant) => format!("unknown action {key}; did you mean {meant}?"),
         None => format!("unknown action {key}, and no port has that name"),

@@ -191,7 +191,12 @@ fn stats(port_no: u32, counters: &PortSnapshot) -> PortStats {
         tx_packets: counters.tx_packets,
         rx_bytes: counters.rx_bytes,
         tx_bytes: counters.tx_bytes,
-        rx_dropped: counters.drops.iter().map(|(_, count)| count).sum(),
+        rx_dropped: counters
+            .drops
+            .iter()
+            .filter(|(reason, _)| !reason.is_egress())
+            .map(|(_, count)| count)
+            .sum(),
         tx_dropped: counters.tx_drops,
         rx_frame_err: COUNTER_UNSUPPORTED,
         rx_over_err: COUNTER_UNSUPPORTED,

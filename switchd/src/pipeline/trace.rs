@@ -2,6 +2,7 @@
 
 use tollgate_classifier::ExtraKey;
 use tollgate_datapath::Op;
+use tollgate_frame::DropReason;
 use tollgate_openflow::Match;
 use tollgate_openflow::field::{ETH_TYPE_IPV4, ETH_TYPE_IPV6};
 use tollgate_openflow::text;
@@ -209,9 +210,8 @@ fn verdict(walk: &Walk) -> String {
         count => Some(format!("sent to {count} ports")),
     };
     let copied = (!walk.punts.is_empty()).then(|| "copied to the controller".to_owned());
-    let happened: Vec<String> = sent.into_iter().chain(copied).collect();
-    match happened.is_empty() {
-        true => format!("dropped: {}", walk.drop_reason.as_str()),
-        false => happened.join(", "),
-    }
+    let is_lost = outputs == 0 && (copied.is_none() || walk.drop_reason == DropReason::TtlExpired);
+    let dropped = is_lost.then(|| format!("dropped: {}", walk.drop_reason.as_str()));
+    let happened: Vec<String> = sent.into_iter().chain(dropped).chain(copied).collect();
+    happened.join(", ")
 }

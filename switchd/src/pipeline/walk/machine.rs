@@ -324,7 +324,7 @@ impl<'a> Machine<'a> {
             // An expired packet goes no further (section 5.12), except to a controller that cares.
             Err(EditError::TtlExpired) => {
                 self.punt(0, OFPR_INVALID_TTL);
-                self.end(DropReason::EditFailed);
+                self.end(DropReason::TtlExpired);
             }
             // Nor does one that would leave with the wrong tag or checksum.
             Err(_) => self.end(DropReason::EditFailed),

@@ -90,7 +90,7 @@ impl Fate<'_> {
             DropReason::TooManySteps if work.iter().any(|word| self.has(word)) => {
                 Some("a packet in a circle is dropped earlier if operations pile up on the way")
             }
-            DropReason::EditFailed if self.has("dec_ttl") => {
+            DropReason::TtlExpired if self.has("dec_ttl") => {
                 Some("an expired packet goes no further (OpenFlow 1.3.5, section 5.12)")
             }
             DropReason::EditFailed if tags > 2 => {
