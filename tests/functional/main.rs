@@ -8,5 +8,4 @@ mod lifecycle;
 mod ports;
 mod recipes;
 mod tables;
-mod time;
 mod top;
