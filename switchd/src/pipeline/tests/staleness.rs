@@ -98,11 +98,13 @@ impl World {
                     let key = key_of(*ofport, &frame.build());
                     if *ofport < PORTS || self.last_port_attached {
                         self.seen.push((*ofport, key));
-                        late.push(self.sim.answer(*ofport, &key).verdict.megaflow);
+                        late.push(self.sim.answer(*ofport, &key).verdict);
                     }
                 }
                 self.sim.core.tell_pmds();
-                late.into_iter().for_each(|megaflow| self.sim.pmd.install(megaflow));
+                // As a PMD does: what was decided for one packet only is not cached.
+                let cached = late.into_iter().filter(|verdict| verdict.install);
+                cached.for_each(|verdict| self.sim.pmd.install(verdict.megaflow));
                 self.sim.take_home();
             }
             Step::AttachOrDetach => {
