@@ -90,7 +90,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn string(&mut self, count: usize) -> Result<String, DecodeError> {
         let bytes = self.bytes(count)?;
         let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
-        Ok(String::from_utf8_lossy(text).into_owned())
+        Ok(fitting(&String::from_utf8_lossy(text), count).to_owned())
     }
 
     /// The next type-length-value element, `length` counting the 4 bytes of type and length, and
@@ -155,11 +155,7 @@ impl Writer {
 
     /// A NUL-padded string field; what does not fit beside the last NUL is cut at a character.
     pub(crate) fn string(&mut self, text: &str, field_len: usize) {
-        let mut end = text.len().min(field_len.saturating_sub(1));
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        let kept = text.get(..end).unwrap_or_default();
+        let kept = fitting(text, field_len);
         self.put(kept.as_bytes());
         self.zeros(field_len - kept.len());
     }
@@ -214,4 +210,13 @@ pub(crate) fn decode_duration(input: &mut Reader<'_>) -> Result<Duration, Decode
     let seconds = input.u32()?;
     let nanoseconds = input.u32()?.min(NANOSECONDS_MAX);
     Ok(Duration::new(seconds.into(), nanoseconds))
+}
+
+/// What of a text fits into a field of `field_len` bytes, the last of which is a zero.
+fn fitting(text: &str, field_len: usize) -> &str {
+    let mut end = text.len().min(field_len.saturating_sub(1));
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or_default()
 }
