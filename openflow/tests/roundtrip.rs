@@ -47,9 +47,9 @@ fn assert_reads_back(flow: &FlowStats, names: &dyn PortNames) {
 /// A name that fills its field has no room for the zero at its end: it came back shorter than it was.
 #[test]
 fn a_port_name_without_an_end_is_cut_when_it_is_read() {
-    let mut body = vec![0; 72];
-    body[32..48].fill(b'x');
-    let framed = with_header(body, 12);
+    let mut message = vec![0; 80];
+    message[32..48].fill(b'x');
+    let framed = with_header(message, 12);
     let message = decode(&framed).unwrap();
     assert_eq!(decode(&message.encode(0)), Some(message));
 }

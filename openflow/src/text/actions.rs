@@ -138,12 +138,13 @@ impl<'a> ListParser<'a> {
     }
 
     fn output(&self, text: &str) -> Result<Action, ParseError> {
-        if text.contains(['[', '=']) {
-            return Err(ParseError::new(format!(
-                "output:{text}: output to a register, or of the beginning of a packet, is not supported"
-            )));
-        }
         parse_port(text, self.names).map(output_to).ok_or_else(|| {
+            // No port's name but a quoted one has these.
+            if text.contains(['[', '=']) {
+                return ParseError::new(format!(
+                    "output:{text}: output to a register, or of the beginning of a packet, is not supported"
+                ));
+            }
             ParseError::new(format!(
                 "output:{text}: expected a port number up to 65279, the name of a port of this bridge, \
                  or one of IN_PORT, NORMAL, FLOOD, ALL, CONTROLLER, LOCAL"
