@@ -251,7 +251,7 @@ impl Generator {
         }
         let length = window.end - window.start;
         let intervals = length.div_ceil(window.interval_cycles) as usize;
-        let with_times = intervals <= INTERVAL_HISTOGRAMS_MAX;
+        let with_times = intervals * phase.pairs.len() <= INTERVAL_HISTOGRAMS_MAX;
         let one = || IntervalCounts { latency: with_times.then(Times::new), ..Default::default() };
         phase
             .pairs

@@ -1,5 +1,8 @@
 //! Bounds of this crate, each with its reason.
 
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
 /// Largest ring: the split virtqueue's own bound (virtio 1.2, 2.7), a power of two.
 pub const RING_SIZE_MAX: u16 = 32768;
 
@@ -36,9 +39,14 @@ pub const INFLIGHT_MAX: usize = 1024;
 /// (4 bytes each), because a larger table would put a cache miss on every frame received.
 pub const ORDERED_FLOWS_MAX: u64 = 65536;
 
-/// Intervals of a phase that get a histogram each (29 KB apiece and per pair); a phase with more
-/// of them reports counts per interval and one histogram for all.
-pub const INTERVAL_HISTOGRAMS_MAX: usize = 300;
+/// Intervals that get a histogram each (29 KB apiece), those of all pairs of a phase together: some
+/// 240 MB. A phase with more of them reports counts per interval and one histogram for all.
+pub const INTERVAL_HISTOGRAMS_MAX: usize = 8192;
+
+/// A stretch of sending or of pausing: below a microsecond the loop would not see it, and above ten
+/// seconds it is another phase.
+pub const ON_OFF_RANGE: RangeInclusive<Duration> =
+    Duration::from_micros(1)..=Duration::from_secs(10);
 
 /// Intervals of a phase at most: per-interval counts are allocated before the phase starts.
 pub const INTERVALS_MAX: usize = 100_000;

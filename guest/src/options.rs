@@ -58,6 +58,8 @@ Pair keys:
   from=PORT to=PORT    where frames enter and must come out (required)
   mode=stream|rpc      one way (default), or `to` answers each request
   rate=PPS             frames or requests a second (0: as many as possible)
+  on=MS off=MS         sends for so long, then pauses for so long, again and again (always on);
+                       a rate is that of the time it is on
   inflight=N           rpc: requests outstanding (1)
   timeout=US           rpc: when an unanswered request is lost (100000)
   size=BYTES           frame on the ring, without FCS (60: a 64-byte frame on a wire)
@@ -203,6 +205,8 @@ pub fn parse_pair(text: &str) -> Result<PairConfig, OptionError> {
             "from" => value.clone_into(&mut config.from),
             "to" => value.clone_into(&mut config.to),
             "rate" => config.rate_pps = parsed.value(key, value)?,
+            "on" => config.on_off.get_or_insert_default().0 = parsed.duration(key, value, 1e-3)?,
+            "off" => config.on_off.get_or_insert_default().1 = parsed.duration(key, value, 1e-3)?,
             "size" => config.frame_bytes = parsed.value(key, value)?,
             "burst" => config.burst = parsed.value(key, value)?,
             "segments" => config.segments = parsed.value(key, value)?,
@@ -310,6 +314,8 @@ mod tests {
         assert_eq!(pair.mode, Mode::Rpc { inflight: 4, timeout });
         assert_eq!((pair.content, pair.verify_every), (Content::Fresh, 1));
         assert_eq!(parse_pair("v,from=a,to=b").unwrap().content, Content::Fixed);
+        let bursts = parse_pair("v,from=a,to=b,on=2,off=0.5").unwrap().on_off;
+        assert_eq!(bursts, Some((Duration::from_millis(2), Duration::from_micros(500))));
     }
 
     #[test]
@@ -322,6 +328,10 @@ mod tests {
         let pair = |text: &str| parse_pair(text).unwrap_err().to_string();
         assert_eq!(pair("p,from=a,to=b,inflight=2"), "pair 'p': inflight is for mode=rpc");
         assert_eq!(pair("p,from=a,to=b,size=59"), "pair 'p': size=59: 60 to 9216");
+        assert_eq!(
+            pair("p,from=a,to=b,on=2"),
+            "pair 'p': on=2,off=0: both, each 0.001 to 10000 (ms)"
+        );
         assert!(pair("p,from=a,to=b,vary=tos").contains("none of sip, dip, sport, dport"));
         assert!(parse_phase("x,second=3").unwrap_err().to_string().contains("no key 'second'"));
     }

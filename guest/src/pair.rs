@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::flows::Vary;
 use crate::frame::FrameSpec;
-use crate::limits::{BURST_FRAMES, FRAME_BYTES_MAX, INFLIGHT_MAX, TX_SEGMENTS_MAX};
+use crate::limits::{BURST_FRAMES, FRAME_BYTES_MAX, INFLIGHT_MAX, ON_OFF_RANGE, TX_SEGMENTS_MAX};
 
 /// What a pair does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +48,8 @@ pub struct PairConfig {
     pub mode: Mode,
     /// Frames (requests) per second; 0 for as many as possible.
     pub rate_pps: f64,
+    /// It sends for the first time and pauses for the second, again and again; `None` for ever on.
+    pub on_off: Option<(Duration, Duration)>,
     /// Bytes of each frame on the ring, without FCS: 60 makes a 64-byte frame on a wire.
     pub frame_bytes: usize,
     /// Flows.
@@ -92,6 +94,7 @@ impl PairConfig {
             to: to.to_owned(),
             mode: Mode::Stream,
             rate_pps: 0.0,
+            on_off: None,
             frame_bytes: 60,
             flows: 1,
             vary: Vary::SPORT,
@@ -145,6 +148,12 @@ impl PairConfig {
         }
         if !(self.rate_pps.is_finite() && self.rate_pps >= 0.0) {
             return Err(format!("rate={}: 0 or more", self.rate_pps));
+        }
+        if let Some((on, off)) = self.on_off
+            && !(ON_OFF_RANGE.contains(&on) && ON_OFF_RANGE.contains(&off))
+        {
+            let [on, off] = [on, off].map(|time| time.as_secs_f64() * 1e3);
+            return Err(format!("on={on},off={off}: both, each 0.001 to 10000 (ms)"));
         }
         if self.flows == 0 || self.flows > 1 << 32 {
             return Err(format!("flows={}: 1 to 2^32", self.flows));

@@ -7,12 +7,39 @@ const FRACTION_BITS: u32 = 16;
 ///
 /// Frame k is due at `first + ceil(k * interval)`, computed anew each time in whole numbers, so that
 /// no rounding adds up and "how many are due" never disagrees with "when is this one due".
+///
+/// A schedule that comes and goes has a clock of its own, which stands still in the pauses: frames
+/// are due by that clock, so none is due in a pause and none is made up for after it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Schedule {
     first: u64,
     /// In cycles, with [`FRACTION_BITS`]; 0 for flat out.
     interval: u64,
     taken: u64,
+    pauses: Option<Pauses>,
+}
+
+/// So long on, then so long off, from the first frame on, for ever.
+#[derive(Clone, Copy, Debug)]
+struct Pauses {
+    on_cycles: u64,
+    off_cycles: u64,
+}
+
+impl Pauses {
+    /// The time at which the clock that stands still shows `on_time`.
+    fn stretch(self, on_time: u64) -> u64 {
+        let Self { on_cycles, off_cycles } = self;
+        on_time + on_time.checked_div(on_cycles).unwrap_or(0) * off_cycles
+    }
+
+    /// What that clock shows last at `since` or before.
+    fn compress(self, since: u64) -> u64 {
+        let Self { on_cycles, off_cycles } = self;
+        let period = on_cycles + off_cycles;
+        let whole = since.checked_div(period).unwrap_or(0);
+        whole * on_cycles + (since - whole * period).min(on_cycles.saturating_sub(1))
+    }
 }
 
 impl Schedule {
@@ -25,6 +52,20 @@ impl Schedule {
             0
         };
         Self { interval, ..Self::default() }
+    }
+
+    /// With pauses of `off_cycles` after every `on_cycles`.
+    pub(crate) fn with_pauses(self, on_cycles: u64, off_cycles: u64) -> Self {
+        Self { pauses: Some(Pauses { on_cycles: on_cycles.max(1), off_cycles }), ..self }
+    }
+
+    /// Whether `now` is in a pause, or before the start.
+    #[inline]
+    pub(crate) fn pauses_at(&self, now: u64) -> bool {
+        self.pauses.is_some_and(|pauses| {
+            let period = pauses.on_cycles + pauses.off_cycles;
+            now.checked_sub(self.first).is_none_or(|since| since % period >= pauses.on_cycles)
+        })
     }
 
     /// Sets when frame 0 is due.
@@ -44,14 +85,15 @@ impl Schedule {
     /// When the next frame is due.
     #[inline]
     pub(crate) fn due(&self) -> u64 {
-        let since = self.taken.wrapping_mul(self.interval);
-        self.first + since.div_ceil(1 << FRACTION_BITS)
+        let since = self.taken.wrapping_mul(self.interval).div_ceil(1 << FRACTION_BITS);
+        self.first + self.pauses.map_or(since, |pauses| pauses.stretch(since))
     }
 
     /// How many frames are due at `now` or before, of all. 0 when not paced.
     pub(crate) fn due_by(&self, now: u64) -> u64 {
         match now.checked_sub(self.first) {
             Some(since) => {
+                let since = self.pauses.map_or(since, |pauses| pauses.compress(since));
                 (since << FRACTION_BITS).checked_div(self.interval).map_or(0, |last| last + 1)
             }
             None => 0,
@@ -96,6 +138,45 @@ mod tests {
             let exact = first as f64 + taken as f64 * 2_445_430_000.0 / rate;
             prop_assert!((due as f64 - exact).abs() <= 2.0 + taken as f64 / 65536.0);
         }
+    }
+
+    proptest! {
+        #[test]
+        fn frames_are_due_as_without_pauses_but_for_those(
+            rate in 1e3f64..1e8,
+            on_cycles in 1u64..1 << 24,
+            off_cycles in 0u64..1 << 24,
+            taken in 0u64..1 << 20,
+        ) {
+            let plain = Schedule::new(rate, 2_445_430_000);
+            let mut schedule = plain.with_pauses(on_cycles, off_cycles);
+            schedule.start(1000);
+            schedule.take(taken);
+            let due = schedule.due();
+            prop_assert!(!schedule.pauses_at(due));
+            prop_assert!(schedule.backlog(due) >= 1);
+            prop_assert_eq!(schedule.backlog(due - 1), 0);
+            // By hand: whole stretches of time on, each with its pause.
+            let mut without = plain;
+            without.take(taken);
+            let on_time = without.due();
+            let expected = 1000 + on_time + on_time / on_cycles * off_cycles;
+            prop_assert_eq!(due, expected);
+        }
+    }
+
+    #[test]
+    fn a_pause_is_neither_sent_in_nor_made_up_for() {
+        // A frame every 100 cycles; on for 250, off for 1000.
+        let mut schedule = Schedule::new(10_000.0, 1_000_000).with_pauses(250, 1000);
+        schedule.start(0);
+        assert_eq!((schedule.backlog(249), schedule.backlog(1249)), (3, 3));
+        schedule.take(3);
+        assert_eq!(schedule.due(), 1300, "300 of time on is 50 into the second stretch");
+        assert_eq!((schedule.backlog(2499), schedule.backlog(2500)), (2, 3));
+        let paused = [0, 249, 250, 1249, 1250].map(|now| schedule.pauses_at(now));
+        assert_eq!(paused, [false, false, true, true, false]);
+        assert!(!Schedule::new(0.0, 1_000_000).pauses_at(7));
     }
 
     #[test]

@@ -116,6 +116,15 @@ pub(crate) struct Traffic {
     pub(crate) request: Times,
 }
 
+fn schedule_of(config: &PairConfig, tsc_hz: u64) -> Schedule {
+    let schedule = Schedule::new(config.rate_pps, tsc_hz);
+    let cycles = |time: std::time::Duration| (time.as_secs_f64() * tsc_hz as f64) as u64;
+    match config.on_off {
+        Some((on, off)) => schedule.with_pauses(cycles(on), cycles(off)),
+        None => schedule,
+    }
+}
+
 /// What tells the pairs of one phase apart.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Identity {
@@ -167,7 +176,7 @@ impl Traffic {
             spec,
             flows,
             only: (config.flows == 1).then(|| flows.fields(0)),
-            schedule: Schedule::new(config.rate_pps, window.tsc_hz),
+            schedule: schedule_of(&config, window.tsc_hz),
             seq: 0,
             under_way: 0,
             order: vec![0; config.flows.min(ORDERED_FLOWS_MAX) as usize].into(),
@@ -250,6 +259,13 @@ impl Traffic {
     /// Sends what is due on the pair's own port. Returns how many frames.
     #[inline]
     pub(crate) fn send(&mut self, port: &mut Port) -> usize {
+        // What is paced is not due in a pause.
+        if self.config.on_off.is_some()
+            && !self.schedule.is_paced()
+            && self.schedule.pauses_at(tsc::now())
+        {
+            return 0;
+        }
         let Some(Attached { queue, .. }) = port.tx.get_mut(self.config.queue) else {
             return 0;
         };

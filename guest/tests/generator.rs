@@ -106,6 +106,37 @@ fn a_good_switch_has_a_clean_account() {
 }
 
 #[test]
+fn a_pair_that_comes_and_goes_pauses_and_makes_nothing_up() {
+    let mut bench = Bench::new(Behaviour::default());
+    let mut paced = stream("a", "b");
+    paced.on_off = Some((Duration::from_millis(10), Duration::from_millis(20)));
+    // Flat out, its only burst is over before the second interval begins.
+    let mut flat_out = PairConfig::stream("f", "b", "a");
+    flat_out.on_off = Some((Duration::from_millis(1), Duration::from_secs(10)));
+    let report = bench.run(vec![paced, flat_out]);
+    let [paced, flat_out] = &report.pairs[..] else { panic!("{report:?}") };
+    assert_closed(paced);
+    // Ten of thirty milliseconds at 20 000 a second, but for the rounding of both.
+    assert!((1990..=2010).contains(&paced.intended), "{paced:?}");
+    let sent: Vec<_> = flat_out.intervals.iter().map(|interval| interval.sent).collect();
+    assert!(sent.len() == 3 && sent[1..] == [0, 0], "{sent:?}");
+    assert!(flat_out.sent > 0);
+}
+
+#[test]
+fn intervals_by_the_thousand_have_their_latencies() {
+    let mut bench = Bench::new(Behaviour::default());
+    let mut phase = Phase::new("phase", Duration::from_millis(300), vec![stream("a", "b")]);
+    phase.interval = Duration::from_micros(100);
+    let report = bench.generator.run(&phase).unwrap();
+    let intervals = &only(&report).intervals;
+    assert!(intervals.len() >= 3000);
+    for interval in intervals {
+        assert_eq!(interval.latency_us.is_some(), interval.received > 0, "{interval:?}");
+    }
+}
+
+#[test]
 fn frames_of_every_make_are_valid_and_arrive_whole() {
     let mut bench = Bench::new(Behaviour { check_frames: true, ..Default::default() });
     for content in [Content::Fixed, Content::Fresh] {
