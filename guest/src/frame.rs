@@ -25,6 +25,9 @@ const UDP_PORTS: usize = IPV4_BYTES;
 const UDP_LENGTH: usize = IPV4_BYTES + 4;
 const UDP_CHECKSUM: usize = IPV4_BYTES + 6;
 const PAYLOAD: usize = IPV4_BYTES + UDP_BYTES;
+/// ECN in the second byte of the IPv4 header (RFC 3168): capable of it, and congested.
+const ECN_CAPABLE: u8 = 0b10;
+const ECN_CONGESTED: u16 = 0b11;
 /// The stamp: two big-endian 64-bit words at the start of the payload.
 const STAMP_BYTES: usize = 16;
 const MAGIC: u16 = 0x5467;
@@ -106,22 +109,36 @@ impl Stamp {
     /// VLAN tags.
     #[inline]
     pub(crate) fn of(frame: &RxFrame<'_>) -> Option<Self> {
-        let mut l3 = ETHERNET_BYTES;
-        let mut ethertype = u16::from_be(frame.get(l3 - 2)?);
-        while matches!(ethertype, ETHERTYPE_VLAN | ETHERTYPE_QINQ)
-            && l3 < ETHERNET_BYTES + 2 * VLAN_BYTES
-        {
-            l3 += VLAN_BYTES;
-            ethertype = u16::from_be(frame.get(l3 - 2)?);
-        }
-        let ttl_protocol = u16::from_be(frame.get(l3 + 8)?);
-        if ethertype != ETHERTYPE_IPV4 || ttl_protocol as u8 != PROTOCOL_UDP {
-            return None;
-        }
+        let l3 = udp_l3(frame)?;
         let first = u64::from_be(frame.get(l3 + PAYLOAD)?);
         let second = u64::from_be(frame.get(l3 + PAYLOAD + 8)?);
         Self::from_words(first, second)
     }
+}
+
+/// Where the IPv4 header of a UDP frame starts.
+#[inline]
+fn udp_l3(frame: &RxFrame<'_>) -> Option<usize> {
+    let mut l3 = ETHERNET_BYTES;
+    let mut ethertype = u16::from_be(frame.get(l3 - 2)?);
+    while matches!(ethertype, ETHERTYPE_VLAN | ETHERTYPE_QINQ)
+        && l3 < ETHERNET_BYTES + 2 * VLAN_BYTES
+    {
+        l3 += VLAN_BYTES;
+        ethertype = u16::from_be(frame.get(l3 - 2)?);
+    }
+    let ttl_protocol = u16::from_be(frame.get(l3 + 8)?);
+    if ethertype != ETHERTYPE_IPV4 || ttl_protocol as u8 != PROTOCOL_UDP {
+        return None;
+    }
+    Some(l3)
+}
+
+/// Whether somebody on the way has marked the frame (ECN's CE).
+#[inline]
+pub(crate) fn is_congested(frame: &RxFrame<'_>) -> bool {
+    let ecn = || Some(u16::from_be(frame.get(udp_l3(frame)?)?) & ECN_CONGESTED);
+    ecn() == Some(ECN_CONGESTED)
 }
 
 /// What all frames of a pair have in common.
@@ -133,6 +150,8 @@ pub(crate) struct FrameSpec {
     pub(crate) dmac: [u8; 6],
     /// VLAN id, for a tagged frame.
     pub(crate) vlan: Option<u16>,
+    /// Whether they say that their sender heeds ECN.
+    pub(crate) ecn: bool,
     /// Bytes on the ring, without FCS.
     pub(crate) bytes: usize,
     /// Decides the payload's pattern.
@@ -176,7 +195,7 @@ impl Template {
             bytes.extend_from_slice(&vid.to_be_bytes());
         }
         bytes.extend_from_slice(&ETHERTYPE_IPV4.to_be_bytes());
-        bytes.extend_from_slice(&[0x45, 0]);
+        bytes.extend_from_slice(&[0x45, if spec.ecn { ECN_CAPABLE } else { 0 }]);
         bytes.extend_from_slice(&(ip_bytes as u16).to_be_bytes());
         bytes.extend_from_slice(&[0, 0, 0, 0, IPV4_TTL, PROTOCOL_UDP, 0, 0]);
         bytes.extend_from_slice(&[0; IPV4_BYTES - IPV4_SOURCE]);

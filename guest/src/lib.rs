@@ -7,6 +7,7 @@
 )]
 
 mod checksum;
+mod congestion;
 pub mod endpoint;
 mod exchange;
 pub mod flows;

@@ -35,6 +35,10 @@ pub const PAIRS_MAX: usize = 256;
 /// Requests one pair may have outstanding.
 pub const INFLIGHT_MAX: usize = 1024;
 
+/// Frames that a sender with a congestion window may have under way: a ring's usual length, so that a
+/// path that never marks nor drops is full and still bounded.
+pub const CONGESTION_WINDOW_MAX: usize = 1024;
+
 /// Flows whose order is tracked one by one; beyond it flows share entries of the order table
 /// (4 bytes each), because a larger table would put a cache miss on every frame received.
 pub const ORDERED_FLOWS_MAX: u64 = 65536;

@@ -56,13 +56,16 @@ Port keys:
 pub const PAIR_KEYS: &str = "\
 Pair keys:
   from=PORT to=PORT    where frames enter and must come out (required)
-  mode=stream|rpc      one way (default), or `to` answers each request
+  mode=stream|rpc|dctcp  one way (default); `to` answers each request; one way with ECN, within
+                       a window that marks and losses make smaller
   rate=PPS             frames or requests a second (0: as many as possible)
   on=MS off=MS         sends for so long, then pauses for so long, again and again (always on);
                        a rate is that of the time it is on
   inflight=N           rpc: requests outstanding (1)
-  timeout=US           rpc: when an unanswered request is lost (100000)
-  size=BYTES           frame on the ring, without FCS (60: a 64-byte frame on a wire)
+  timeout=US           rpc: when an unanswered request is lost (100000); dctcp: after so long
+                       without an echo all under way is (10000)
+  delay=US             dctcp: from arrival to the sender's hearing of it (100)
+  size=BYTES           frame on the ring, without FCS (60: a 64-byte frame on a wire; dctcp 1496)
   burst=N              frames per index write at most (32)
   segments=N           descriptors per frame (1)
   queue=N              queue pair to send on (0)
@@ -197,7 +200,8 @@ pub fn parse_pair(text: &str) -> Result<PairConfig, OptionError> {
     let mut config = match mode {
         None | Some("stream") => PairConfig::stream(parsed.name, "", ""),
         Some("rpc") => PairConfig::rpc(parsed.name, "", "", 0.0),
-        Some(value) => return Err(parsed.error(format!("mode={value}: stream or rpc"))),
+        Some("dctcp") => PairConfig::dctcp(parsed.name, "", ""),
+        Some(value) => return Err(parsed.error(format!("mode={value}: stream, rpc or dctcp"))),
     };
     for &(key, value) in &parsed.keys {
         match key {
@@ -226,7 +230,7 @@ pub fn parse_pair(text: &str) -> Result<PairConfig, OptionError> {
                 let fresh = choice(&parsed, key, value, ["fixed", "fresh"])?;
                 config.content = if fresh { Content::Fresh } else { Content::Fixed };
             }
-            "inflight" | "timeout" => set_rpc(&parsed, &mut config.mode, key, value)?,
+            "inflight" | "timeout" | "delay" => set_mode(&parsed, &mut config.mode, key, value)?,
             _ => return Err(parsed.unknown(key)),
         }
     }
@@ -252,19 +256,22 @@ fn choice(
     }
 }
 
-fn set_rpc(
+/// Sets what only some modes have.
+fn set_mode(
     parsed: &Parsed<'_>,
     mode: &mut Mode,
     key: &str,
     value: &str,
 ) -> Result<(), OptionError> {
-    let Mode::Rpc { inflight, timeout } = mode else {
-        return Err(parsed.error(format!("{key} is for mode=rpc")));
-    };
-    if key == "inflight" {
-        *inflight = parsed.value(key, value)?;
-    } else {
-        *timeout = parsed.duration(key, value, 1e-6)?;
+    match (key, mode) {
+        ("inflight", Mode::Rpc { inflight, .. }) => *inflight = parsed.value(key, value)?,
+        ("timeout", Mode::Rpc { timeout: time, .. } | Mode::Dctcp { timeout: time, .. })
+        | ("delay", Mode::Dctcp { delay: time, .. }) => {
+            *time = parsed.duration(key, value, 1e-6)?
+        }
+        ("inflight", _) => return Err(parsed.error("inflight is for mode=rpc")),
+        ("delay", _) => return Err(parsed.error("delay is for mode=dctcp")),
+        _ => return Err(parsed.error(format!("{key} is for mode=rpc and mode=dctcp"))),
     }
     Ok(())
 }
@@ -316,6 +323,9 @@ mod tests {
         assert_eq!(parse_pair("v,from=a,to=b").unwrap().content, Content::Fixed);
         let bursts = parse_pair("v,from=a,to=b,on=2,off=0.5").unwrap().on_off;
         assert_eq!(bursts, Some((Duration::from_millis(2), Duration::from_micros(500))));
+        let pair = parse_pair("v,from=a,to=b,delay=40,mode=dctcp").unwrap();
+        let (delay, timeout) = (Duration::from_micros(40), Duration::from_millis(10));
+        assert_eq!((pair.mode, pair.frame_bytes), (Mode::Dctcp { delay, timeout }, 1496));
     }
 
     #[test]
@@ -332,6 +342,9 @@ mod tests {
             pair("p,from=a,to=b,on=2"),
             "pair 'p': on=2,off=0: both, each 0.001 to 10000 (ms)"
         );
+        assert_eq!(pair("p,from=a,to=b,mode=rpc,delay=2"), "pair 'p': delay is for mode=dctcp");
+        let many = pair("p,from=a,to=b,mode=dctcp,flows=2");
+        assert_eq!(many, "pair 'p': flows=2: mode=dctcp is one flow, whose gaps are losses");
         assert!(pair("p,from=a,to=b,vary=tos").contains("none of sip, dip, sport, dport"));
         assert!(parse_phase("x,second=3").unwrap_err().to_string().contains("no key 'second'"));
     }

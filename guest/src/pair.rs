@@ -12,6 +12,13 @@ use crate::limits::{BURST_FRAMES, FRAME_BYTES_MAX, INFLIGHT_MAX, ON_OFF_RANGE, T
 pub enum Mode {
     /// Frames go one way.
     Stream,
+    /// As [`Self::Stream`], but ECN-capable and within a congestion window: a DCTCP sender.
+    Dctcp {
+        /// From a frame's arrival to the sender's hearing of it, marked or not.
+        delay: Duration,
+        /// Without any such echo for so long, all under way is lost.
+        timeout: Duration,
+    },
     /// The far port answers each request, and at most `inflight` are unanswered.
     Rpc {
         /// Requests outstanding at most.
@@ -24,6 +31,15 @@ pub enum Mode {
 impl Mode {
     /// One request at a time, lost after 100 ms.
     pub const RPC: Self = Self::Rpc { inflight: 1, timeout: Duration::from_millis(100) };
+
+    /// Echoes after 100 us, as within a data centre; the time-out of TCP there, 10 ms.
+    pub const DCTCP: Self =
+        Self::Dctcp { delay: Duration::from_micros(100), timeout: Duration::from_millis(10) };
+
+    /// Whether nothing is answered.
+    pub(crate) fn is_one_way(self) -> bool {
+        !matches!(self, Self::Rpc { .. })
+    }
 }
 
 /// What the payload is.
@@ -126,6 +142,11 @@ impl PairConfig {
         }
     }
 
+    /// An ECN-capable stream of 1496-byte frames within a DCTCP sender's window.
+    pub fn dctcp(name: &str, from: &str, to: &str) -> Self {
+        Self { mode: Mode::DCTCP, frame_bytes: 1496, ..Self::stream(name, from, to) }
+    }
+
     /// Whether all values are in range.
     ///
     /// # Errors
@@ -139,6 +160,12 @@ impl PairConfig {
             && !(1..=INFLIGHT_MAX).contains(&inflight)
         {
             return Err(format!("inflight={inflight}: 1 to {INFLIGHT_MAX}"));
+        }
+        if matches!(self.mode, Mode::Dctcp { .. }) && self.flows != 1 {
+            return Err(format!(
+                "flows={}: mode=dctcp is one flow, whose gaps are losses",
+                self.flows
+            ));
         }
         if !(1..=BURST_FRAMES).contains(&self.burst) {
             return Err(format!("burst={}: 1 to {BURST_FRAMES}", self.burst));

@@ -79,7 +79,7 @@ pub struct PortReport {
 pub struct PairReport {
     /// Its name.
     pub name: String,
-    /// `stream` or `rpc`.
+    /// `stream`, `rpc` or `dctcp`.
     pub mode: &'static str,
     /// Bytes of each frame.
     pub frame_bytes: usize,
@@ -105,6 +105,8 @@ pub struct PairReport {
     pub late: u64,
     /// Received behind a later frame of the same flow.
     pub reordered: u64,
+    /// Received with ECN's congestion mark; of `dctcp` only.
+    pub marked: u64,
     /// Received twice in a row.
     pub duplicated: u64,
     /// Received on another port than the right one.

@@ -1,7 +1,10 @@
 //! A pair at work: its schedule, what it sends, and the account of what came back.
 
+use std::time::Duration;
+
 use tollgate_accel::tsc;
 
+use crate::congestion::Sender;
 use crate::flows::{FlowFields, Flows};
 use crate::frame::{self, FrameSpec, Kind, Stamp, Template};
 use crate::histogram::Times;
@@ -44,6 +47,7 @@ pub(crate) struct Counts {
     pub(crate) received: u64,
     pub(crate) timed_out: u64,
     pub(crate) late: u64,
+    pub(crate) marked: u64,
     pub(crate) reordered: u64,
     pub(crate) duplicated: u64,
     pub(crate) misdelivered: u64,
@@ -99,6 +103,8 @@ pub(crate) struct Traffic {
     /// Highest sequence number seen, plus one, by flow.
     order: Box<[u32]>,
     outstanding: Box<[Outstanding]>,
+    /// Of a sender that heeds congestion.
+    congestion: Option<Sender>,
     busy: usize,
     timeout_cycles: u64,
     until_verify: u32,
@@ -149,6 +155,7 @@ impl Traffic {
             smac: config.smac.unwrap_or(from.mac),
             dmac: config.dmac.unwrap_or(to.mac),
             vlan: config.vlan,
+            ecn: matches!(config.mode, Mode::Dctcp { .. }),
             bytes: config.frame_bytes,
             pattern_seed: u64::from(id.number),
         };
@@ -160,9 +167,13 @@ impl Traffic {
         };
         let seed = u64::from(id.number) << 32;
         let flows = Flows::new(base, config.flows, config.vary, config.random_order, seed);
-        let (inflight, timeout) = match config.mode {
-            Mode::Stream => (0, std::time::Duration::ZERO),
-            Mode::Rpc { inflight, timeout } => (inflight, timeout),
+        let cycles = |time: Duration| (time.as_secs_f64() * window.tsc_hz as f64) as u64;
+        let (inflight, timeout, congestion) = match config.mode {
+            Mode::Stream => (0, Duration::ZERO, None),
+            Mode::Dctcp { delay, timeout } => {
+                (0, Duration::ZERO, Some(Sender::new(cycles(delay), cycles(timeout))))
+            }
+            Mode::Rpc { inflight, timeout } => (inflight, timeout, None),
         };
         let outstanding =
             (0..inflight as u32).map(|seq| Outstanding { busy: false, seq, sent: 0 }).collect();
@@ -181,8 +192,9 @@ impl Traffic {
             under_way: 0,
             order: vec![0; config.flows.min(ORDERED_FLOWS_MAX) as usize].into(),
             outstanding,
+            congestion,
             busy: 0,
-            timeout_cycles: (timeout.as_secs_f64() * window.tsc_hz as f64) as u64,
+            timeout_cycles: cycles(timeout),
             until_verify: config.verify_every,
             scratch: Vec::with_capacity(config.frame_bytes),
             counts: Counts::default(),
@@ -228,7 +240,7 @@ impl Traffic {
 
     /// Whether the pair waits for nothing but room.
     pub(crate) fn is_flat_out_stream(&self) -> bool {
-        !self.schedule.is_paced() && self.config.mode == Mode::Stream
+        !self.schedule.is_paced() && self.config.mode.is_one_way()
     }
 
     /// When it next wants to send, as far as that is up to the clock.
@@ -240,7 +252,7 @@ impl Traffic {
     /// Whether everything that was sent has come back.
     pub(crate) fn is_settled(&self) -> bool {
         match self.config.mode {
-            Mode::Stream => self.under_way == 0,
+            Mode::Stream | Mode::Dctcp { .. } => self.under_way == 0,
             Mode::Rpc { .. } => self.busy == 0,
         }
     }
@@ -270,7 +282,7 @@ impl Traffic {
             return 0;
         };
         let sent = match self.config.mode {
-            Mode::Stream => self.send_stream(queue),
+            Mode::Stream | Mode::Dctcp { .. } => self.send_stream(queue),
             Mode::Rpc { .. } => self.send_requests(queue),
         };
         if sent > 0 {
@@ -293,6 +305,13 @@ impl Traffic {
         } else {
             self.config.burst
         };
+        let wanted = match &mut self.congestion {
+            Some(sender) => wanted.min(sender.room(now)),
+            None => wanted,
+        };
+        if wanted == 0 {
+            return 0;
+        }
         let room = queue.room(wanted, self.config.segments);
         // Flat out, part of a burst is not worth an index write: the rest will fit in a moment.
         if room < wanted && !self.schedule.is_paced() || room == 0 {
@@ -311,6 +330,9 @@ impl Traffic {
             }
             self.seq = seq.wrapping_add(1);
             self.schedule.take(1);
+            if let Some(sender) = &mut self.congestion {
+                sender.sent(now);
+            }
         }
         self.give_up_backlog(now);
         self.count_interval_sent(now, room as u64);
@@ -414,7 +436,7 @@ impl Traffic {
     ) -> Verdict {
         self.under_way = self.under_way.saturating_sub(u64::from(stamp.kind == Kind::OneWay));
         let expected = if stamp.kind == Kind::Reply { self.from } else { self.to };
-        if port != expected || (stamp.kind == Kind::OneWay) != (self.config.mode == Mode::Stream) {
+        if port != expected || (stamp.kind == Kind::OneWay) != self.config.mode.is_one_way() {
             self.counts.misdelivered += 1;
             return Verdict::Done;
         }
@@ -437,7 +459,14 @@ impl Traffic {
                     self.service.record(now.saturating_sub(sent));
                 }
             }
-            Kind::OneWay => self.check_order(stamp.seq),
+            Kind::OneWay => {
+                self.check_order(stamp.seq);
+                if let Some(sender) = &mut self.congestion {
+                    let marked = frame::is_congested(frame);
+                    sender.arrived(stamp.seq, marked, now);
+                    self.counts.marked += u64::from(marked && counted);
+                }
+            }
         }
         if counted && stamp.intended >= self.calm_since {
             self.undisturbed.record(latency);
@@ -547,6 +576,7 @@ impl Traffic {
         PairReport {
             mode: match self.config.mode {
                 Mode::Stream => "stream",
+                Mode::Dctcp { .. } => "dctcp",
                 Mode::Rpc { .. } => "rpc",
             },
             name: self.config.name,
@@ -564,6 +594,7 @@ impl Traffic {
             },
             timed_out: counts.timed_out,
             late: counts.late,
+            marked: counts.marked,
             reordered: counts.reordered,
             duplicated: counts.duplicated,
             misdelivered: counts.misdelivered,

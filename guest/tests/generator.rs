@@ -178,6 +178,36 @@ fn lost_frames_are_counted() {
     assert_eq!(report.faults(), Vec::<String>::new(), "loss is no fault");
 }
 
+/// A sender that heeds congestion is marked, not harmed; one that does not is not marked.
+#[test]
+fn congestion_marks_and_losses_make_a_dctcp_sender_slower() {
+    let dctcp = |fault, fault_every| {
+        let mut bench = Bench::new(Behaviour { fault, fault_every, ..Default::default() });
+        let mut pair = PairConfig::dctcp("d", "a", "b");
+        // Never silent for so long, however busy this test's machine is.
+        pair.mode =
+            Mode::Dctcp { delay: Duration::from_millis(2), timeout: Duration::from_secs(60) };
+        pair.verify_every = 1;
+        let report = bench.run(vec![pair]);
+        assert_eq!(report.faults(), Vec::<String>::new());
+        let pair = only(&report).clone();
+        assert_closed(&pair);
+        (pair, bench.faults())
+    };
+    let (freely, _) = dctcp(Fault::None, 1);
+    assert_eq!((freely.marked, freely.lost), (0, 0));
+    // Every one: the window is a frame or two. At most what 2 ms a round allow in 300 ms, twice.
+    let (marked, faults) = dctcp(Fault::Mark, 1);
+    assert_eq!(marked.marked, marked.received);
+    assert!(faults >= marked.received && marked.lost == 0, "{marked:?}");
+    assert!(marked.received < 400, "{marked:?}");
+    let (losing, faults) = dctcp(Fault::Drop, 10);
+    assert!(losing.lost > 0 && losing.lost <= faults && losing.marked == 0, "{losing:?}");
+    assert!(losing.received < 4000, "{losing:?}");
+    let (_, stream, _) = with_fault(Fault::Mark, |_| {});
+    assert_eq!(stream.marked + stream.corrupted, 0, "{stream:?}");
+}
+
 #[test]
 fn frames_that_come_twice_are_counted() {
     let (faults, pair, _) = with_fault(Fault::Duplicate, |_| {});

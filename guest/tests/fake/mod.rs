@@ -90,6 +90,8 @@ pub(crate) enum Fault {
     Swap,
     /// Out of the port it came from.
     Misdeliver,
+    /// ECN's CE, if the frame says that its sender heeds it.
+    Mark,
     /// The virtio-net header asks for a checksum to be finished.
     BadHeader,
 }

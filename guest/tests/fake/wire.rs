@@ -167,6 +167,7 @@ impl Wire {
                         continue;
                     }
                     Fault::Misdeliver => target = from,
+                    Fault::Mark => mark_congestion(&mut frame),
                 }
             }
             self.last = copy;
@@ -282,6 +283,17 @@ fn place(
         queue.add_used(memory, head, length).unwrap();
     }
     true
+}
+
+/// ECN's CE in an ECN-capable IPv4 frame without tags, with a checksum that fits.
+fn mark_congestion(frame: &mut [u8]) {
+    if !matches!(frame[15] & 3, 1 | 2) {
+        return;
+    }
+    let (mut ip, _) = etherparse::Ipv4Header::from_slice(&frame[14..]).unwrap();
+    ip.ecn = etherparse::IpEcn::CongestionExperienced;
+    ip.header_checksum = ip.calc_header_checksum();
+    frame[14..34].copy_from_slice(&ip.to_bytes());
 }
 
 /// `frame` with the UDP payload behind the stamp of `other`, and a UDP checksum that fits.
