@@ -10,6 +10,8 @@
     allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
+#[cfg(feature = "test-utils")]
+pub mod bench;
 mod byte_ring;
 mod control;
 mod counters;

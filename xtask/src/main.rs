@@ -1,6 +1,7 @@
-//! Developer commands: `cargo xtask demo | test | fuzz | compare | figures`.
+//! Developer commands: `cargo xtask demo | test | fuzz | bench | compare | figures`.
 #![allow(clippy::print_stdout)]
 
+mod bench;
 mod compare;
 mod cycles;
 mod demo;
@@ -33,6 +34,8 @@ enum Verb {
     Test(test::Arguments),
     /// Throws random and damaged frames and messages at what reads them.
     Fuzz(fuzz::Arguments),
+    /// Counts the instructions of a packet's way, by callgrind; SKIP where valgrind is missing.
+    Bench(bench::Arguments),
     /// Measures cycles per packet and Mpps beside OVS-DPDK, alternating in one run.
     Compare(compare::Arguments),
     /// Measures what protection promises, with figures and targets, under docs/figures.
@@ -44,6 +47,7 @@ fn main() -> anyhow::Result<()> {
         Verb::Demo(arguments) => demo::run(&arguments),
         Verb::Test(arguments) => test::run(&arguments),
         Verb::Fuzz(arguments) => fuzz::run(&arguments),
+        Verb::Bench(arguments) => bench::run(&arguments),
         Verb::Compare(arguments) => compare::run(&arguments),
         Verb::Figures(arguments) => figures::run(&arguments),
     }

@@ -1,10 +1,13 @@
 //! A PMD without a thread, for tests: it polls when they say so.
+#![allow(clippy::disallowed_methods)] // control side
+#![allow(clippy::unwrap_used, reason = "for tests only")]
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use rtrb::RingBuffer;
 use tollgate_packet::PortIndex;
-use tollgate_policy::{TenantIndex, Weight};
+use tollgate_policy::{Account, TenantIndex, Weight};
 use tollgate_vhost::mock::{self, Driver, Ram};
 use tollgate_vhost::{Features, Notifier, PortStatus};
 
@@ -12,7 +15,9 @@ use crate::control::DatapathConfig;
 use crate::counters::PortCounters;
 use crate::handoff::handoff_mesh;
 use crate::lane::{LaneLimits, lane};
+use crate::limits::MAX_TENANTS;
 use crate::mail::{Mailbox, mailbox};
+use crate::megaflow::Megaflow;
 use crate::pmd::{Pmd, PmdParts, PortSlot, TenantSlot};
 use crate::settings::PortSettings;
 use crate::shared::PmdShared;
@@ -41,6 +46,9 @@ pub(crate) fn pmd(config: &DatapathConfig) -> (Pmd, Mailbox) {
     (Pmd::new(parts).unwrap(), mailbox)
 }
 
+/// Entries of a guest's ring, unless said otherwise.
+const RING_SIZE: u16 = 8;
+
 /// A guest: its memory must outlive the ring.
 pub(crate) struct Guest {
     pub(crate) driver: Driver,
@@ -68,11 +76,46 @@ pub(crate) fn add_port(pmd: &mut Pmd, number: u16, settings: &PortSettings) {
 
 /// Starts one of a port's rings.
 pub(crate) fn add_ring(pmd: &mut Pmd, number: u16, index: u16) -> Guest {
+    add_ring_of(pmd, number, index, RING_SIZE)
+}
+
+/// The same with a ring of `size` entries.
+pub(crate) fn add_ring_of(pmd: &mut Pmd, number: u16, index: u16, size: u16) -> Guest {
     let port = PortIndex(number);
-    let (ram, driver) = Driver::alone(8);
+    let (ram, driver) = Driver::alone(size);
     let features = Features::offered(1);
     let status = Arc::new(PortStatus::new());
     let ring = mock::activate(&ram, &driver, index, features, &status).unwrap();
     assert!(pmd.start_ring(port, Box::new(ring)).is_none());
     Guest { driver, _ram: ram }
+}
+
+/// For benches outside this module.
+impl Pmd {
+    pub(crate) fn start_clock(&mut self) {
+        self.accounts.start();
+        self.shared.tenants_end.store(MAX_TENANTS, Relaxed);
+    }
+
+    pub(crate) fn install(&mut self, megaflow: Arc<Megaflow>) {
+        self.cache.install(megaflow);
+    }
+
+    pub(crate) fn packets_moved(&self) -> u64 {
+        self.shared.packets.load(Relaxed)
+    }
+
+    /// What a turn of [`Pmd::run`] does, at a time of the caller's choice and without housekeeping,
+    /// which the clock alone brings about.
+    pub(crate) fn one_turn(&mut self, now_tsc: u64) {
+        self.take_mail();
+        self.take_portless();
+        self.take_handed_frames();
+        self.take_received();
+        self.look_around(now_tsc);
+        if let Some(turn) = self.accounts.scheduler.next(now_tsc) {
+            self.accounts.lap(Account::Tenant(TenantIndex::SYSTEM));
+            self.task(turn);
+        }
+    }
 }

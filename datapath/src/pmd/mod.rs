@@ -1,8 +1,8 @@
 //! The polling thread. Everything in here belongs to one thread; the way in and out is mail.
 
 mod accounts;
-#[cfg(test)]
-mod bench;
+#[cfg(any(test, feature = "test-utils"))]
+pub(crate) mod bench;
 mod cache;
 mod egress;
 mod frames;
