@@ -203,7 +203,7 @@ impl Generator {
         self.shared.end.store(window.end, Ordering::Relaxed);
         let count = traffic.len().max(1) as u64;
         for (index, pair) in (0..).zip(&mut traffic) {
-            let spacing = pair.interval_cycles();
+            let spacing = pair.period_cycles();
             pair.start(window, start + spacing * index / count);
         }
         let drain_cycles = self.cycles(phase.drain);

@@ -60,7 +60,7 @@ Pair keys:
                        a window that marks and losses make smaller
   rate=PPS             frames or requests a second (0: as many as possible)
   on=MS off=MS         sends for so long, then pauses for so long, again and again (always on);
-                       a rate is that of the time it is on
+                       a rate is that of the time it is on; pairs begin at different times
   inflight=N           rpc: requests outstanding (1)
   timeout=US           rpc: when an unanswered request is lost (100000); dctcp: after so long
                        without an echo all under way is (10000)

@@ -77,9 +77,10 @@ impl Schedule {
         self.interval > 0
     }
 
-    /// Cycles between two frames, rounded down; 0 flat out.
-    pub(crate) fn interval_cycles(&self) -> u64 {
-        self.interval >> FRACTION_BITS
+    /// Cycles from one frame to the next, or from one burst to the next, rounded down; 0 flat out.
+    pub(crate) fn period_cycles(&self) -> u64 {
+        let frames = self.interval >> FRACTION_BITS;
+        self.pauses.map_or(frames, |pauses| pauses.on_cycles + pauses.off_cycles)
     }
 
     /// When the next frame is due.

@@ -214,9 +214,9 @@ impl Traffic {
         self.schedule.start(at);
     }
 
-    /// Cycles between two frames that are due; 0 flat out.
-    pub(crate) fn interval_cycles(&self) -> u64 {
-        self.schedule.interval_cycles()
+    /// Cycles after which its schedule repeats itself; 0 flat out.
+    pub(crate) fn period_cycles(&self) -> u64 {
+        self.schedule.period_cycles()
     }
 
     /// The generator's thread was away until `until`. What was under way or due then is late by no

@@ -113,8 +113,8 @@ fn a_pair_that_comes_and_goes_pauses_and_makes_nothing_up() {
     // Flat out, its only burst is over before the second interval begins.
     let mut flat_out = PairConfig::stream("f", "b", "a");
     flat_out.on_off = Some((Duration::from_millis(1), Duration::from_secs(10)));
-    let report = bench.run(vec![paced, flat_out]);
-    let [paced, flat_out] = &report.pairs[..] else { panic!("{report:?}") };
+    let report = bench.run(vec![flat_out, paced]);
+    let [flat_out, paced] = &report.pairs[..] else { panic!("{report:?}") };
     assert_closed(paced);
     // Ten of thirty milliseconds at 20 000 a second, but for the rounding of both.
     assert!((1990..=2010).contains(&paced.intended), "{paced:?}");

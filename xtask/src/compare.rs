@@ -130,6 +130,7 @@ fn one_run(
         ..Pair::new("stream", Mode::FlatOut, frame_bytes)
     };
     let load = Load {
+        listeners: Vec::new(),
         pairs: vec![pair],
         warm_up: WARM_UP,
         measured: seconds,

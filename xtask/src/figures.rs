@@ -6,9 +6,12 @@
 
 mod adversary;
 mod bench;
+mod bursts;
 mod chart;
+mod equal;
 mod isolation;
 mod overhead;
+mod saturated;
 mod shares;
 mod sweep;
 mod target;
@@ -44,8 +47,14 @@ pub(crate) struct Arguments {
 enum Experiment {
     /// A victim's round trips beside every kind of adversary.
     Isolation,
-    /// The same beside one adversary of growing load, of growing numbers of flows, and many.
+    /// The same beside one adversary of growing load, and of growing numbers of flows.
     Sweep,
+    /// Two tenants at the same rate, of which one makes more work: what a frame of each costs.
+    Equal,
+    /// Throughput of three saturated tenants.
+    Saturated,
+    /// Three tenants that send in bursts: a shared core against fixed thirds of it.
+    Bursts,
     /// Saturated tenants of different weights.
     Shares,
     /// What protection costs: throughput and idle latency, by toggling the running switch.
@@ -53,12 +62,23 @@ enum Experiment {
 }
 
 impl Experiment {
-    const ALL: [Self; 4] = [Self::Isolation, Self::Sweep, Self::Shares, Self::Overhead];
+    const ALL: [Self; 7] = [
+        Self::Isolation,
+        Self::Sweep,
+        Self::Equal,
+        Self::Saturated,
+        Self::Bursts,
+        Self::Shares,
+        Self::Overhead,
+    ];
 
     fn run(self, bench: &mut Bench) -> anyhow::Result<Vec<Verdict>> {
         match self {
             Self::Isolation => isolation::run(bench),
             Self::Sweep => sweep::run(bench),
+            Self::Equal => equal::run(bench),
+            Self::Saturated => saturated::run(bench),
+            Self::Bursts => bursts::run(bench),
             Self::Shares => shares::run(bench),
             Self::Overhead => overhead::run(bench),
         }
@@ -76,9 +96,19 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         println!("SKIP OVS-DPDK's part of every figure: {missing}");
     }
     let plan = if arguments.quick {
-        Plan { repetitions: 3, measured: Duration::from_secs(2), toggles: 500 }
+        Plan {
+            repetitions: 3,
+            warm_up: Duration::from_millis(700),
+            measured: Duration::from_secs(1),
+            toggles: 1000,
+        }
     } else {
-        Plan { repetitions: 5, measured: Duration::from_secs(5), toggles: 1000 }
+        Plan {
+            repetitions: 5,
+            warm_up: Duration::from_secs(2),
+            measured: Duration::from_secs(5),
+            toggles: 2000,
+        }
     };
     let experiments = if arguments.experiments.is_empty() {
         &Experiment::ALL[..]

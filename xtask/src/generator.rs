@@ -44,6 +44,8 @@ pub(crate) struct Pair {
 #[derive(Debug, Clone)]
 pub(crate) struct Load {
     pub(crate) pairs: Vec<Pair>,
+    /// Ports that receive and belong to no pair, with their sockets and further keys.
+    pub(crate) listeners: Vec<(String, PathBuf, &'static str)>,
     /// Traffic before the measured time.
     pub(crate) warm_up: Duration,
     pub(crate) measured: Duration,
@@ -129,6 +131,9 @@ impl Load {
             ("--interval", self.interval),
         ] {
             command.arg(flag).arg(time.as_secs_f64().to_string());
+        }
+        for (port, socket, keys) in &self.listeners {
+            command.arg("--port").arg(format!("{port},path={}{}", socket.display(), comma(keys)));
         }
         for pair in &self.pairs {
             for (port, socket) in pair.ports.iter().zip(&pair.sockets) {

@@ -5,6 +5,7 @@ mod bench;
 mod compare;
 mod cycles;
 mod demo;
+mod durations;
 mod figures;
 mod fuzz;
 mod generator;

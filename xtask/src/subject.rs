@@ -29,6 +29,11 @@ pub(crate) trait Subject {
     fn name(&self) -> &'static str;
     /// Adds a port that the switch listens on; where there are tenants, it is `tenant`'s.
     fn add_port(&mut self, port: &str, tenant: &str) -> anyhow::Result<()>;
+    /// Adds a port that stands for a network card: what enters there is for others. A switch that
+    /// makes no difference between cards and guests gets an ordinary port.
+    fn add_uplink(&mut self, port: &str, tenant: &str) -> anyhow::Result<()> {
+        self.add_port(port, tenant)
+    }
     /// The socket of a port that was added.
     fn socket(&self, port: &str) -> anyhow::Result<PathBuf>;
     /// Replaces all flows, and forgets what is cached.
@@ -70,6 +75,12 @@ impl Subject for Tollgate {
 
     fn add_port(&mut self, port: &str, tenant: &str) -> anyhow::Result<()> {
         self.sockets.insert(port.to_owned(), self.switch.add_port(port, tenant)?);
+        Ok(())
+    }
+
+    fn add_uplink(&mut self, port: &str, tenant: &str) -> anyhow::Result<()> {
+        let further = json!({"tenant": tenant, "mode": "listen", "uplink": true});
+        self.sockets.insert(port.to_owned(), self.switch.add_port_with(port, further)?);
         Ok(())
     }
 

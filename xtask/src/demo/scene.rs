@@ -87,7 +87,9 @@ impl Scene {
         if with_adversary {
             pairs.push(self.pair(ADVERSARY, ["a0", "a1"], Mode::FlatOut));
         }
-        Load { pairs, warm_up, measured, interval: INTERVAL, core: self.cores.peers }.start()
+        let core = self.cores.peers;
+        let listeners = Vec::new();
+        Load { pairs, listeners, warm_up, measured, interval: INTERVAL, core }.start()
     }
 
     /// Waits until the guests' rings run; their traffic begins then.

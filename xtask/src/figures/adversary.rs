@@ -1,5 +1,6 @@
 //! Neighbours that a victim may have: their flows and their traffic.
 
+use super::bench::{UPLINK, neighbour_ports, ports_but_victims};
 use crate::generator::Mode;
 
 /// The smallest frame on the ring, and a full one.
@@ -18,6 +19,8 @@ pub(super) struct Adversary {
     pub(super) port_keys: &'static str,
     /// The flows from its port to its other port.
     pub(super) flows: Flows,
+    /// Whether its frames come from the wire instead, for its port.
+    pub(super) from_uplink: bool,
     /// Its weight; the victim's is 1.
     pub(super) weight: f64,
     /// The most of OVS-DPDK's excess p99 that the victim may see of ours (1/3, 1/5, 1/50).
@@ -36,8 +39,8 @@ pub(super) enum Flows {
     /// The decision depends on every bit of the 5-tuple: each new one is a miss.
     EveryTuple,
     Drop,
-    /// So many copies.
-    Copies(u32),
+    /// A copy to every other port but the victim's: 64 of them, with a guest each.
+    Broadcast,
     /// So many rewrites of an address.
     Rewrites(u32),
 }
@@ -49,6 +52,7 @@ const FLAT_OUT: Adversary = Adversary {
     keys: "",
     port_keys: "",
     flows: Flows::Forward,
+    from_uplink: false,
     weight: 1.0,
     of_ovs: 1.0 / 3.0,
 };
@@ -56,9 +60,9 @@ const FLAT_OUT: Adversary = Adversary {
 const MIXED: &str = "flows=10000,order=rand,vary=sip+dip+sport+dport";
 
 /// Every kind, the mildest first.
-pub(super) const ALL: [Adversary; 11] = [
+pub(super) const ALL: [Adversary; 13] = [
     CHEAP,
-    Adversary { name: "large frames", frame_bytes: LARGE_BYTES, ..FLAT_OUT },
+    LARGE,
     FLOWS_50K,
     Adversary {
         name: "20 masks",
@@ -82,7 +86,7 @@ pub(super) const ALL: [Adversary; 11] = [
         ..FLAT_OUT
     },
     Adversary { name: "drop rule", flows: Flows::Drop, ..FLAT_OUT },
-    Adversary { name: "64 copies", flows: Flows::Copies(64), ..FLAT_OUT },
+    Adversary { name: "broadcast to 64 ports", flows: Flows::Broadcast, ..FLAT_OUT },
     Adversary {
         name: "256 descriptors",
         frame_bytes: LARGE_BYTES,
@@ -90,12 +94,11 @@ pub(super) const ALL: [Adversary; 11] = [
         port_keys: "ring=4096",
         ..FLAT_OUT
     },
-    Adversary {
-        name: "tiny receive buffers",
-        frame_bytes: LARGE_BYTES,
-        port_keys: "rx=64",
-        ..FLAT_OUT
-    },
+    // A buffer of 13 bytes, of which the header takes 12: no smaller one can begin a frame. Such a
+    // frame then fills 62 of them, as many as our guest reads as one frame.
+    Adversary { name: "one-byte buffers", frame_bytes: 800, port_keys: "rx=1", ..FLAT_OUT },
+    Adversary { name: "on/off bursts", keys: "on=2,off=5", ..FLAT_OUT },
+    Adversary { name: "uplink flood", from_uplink: true, ..FLAT_OUT },
     Adversary { name: "weight 8", weight: 8.0, ..FLAT_OUT },
 ];
 
@@ -112,17 +115,29 @@ pub(super) const SATURATING: Adversary = Adversary {
 /// 64-byte frames of one flow, flat out.
 pub(super) const CHEAP: Adversary = Adversary { name: "cheap frames", ..FLAT_OUT };
 
+/// Full frames of one flow, flat out.
+pub(super) const LARGE: Adversary =
+    Adversary { name: "large frames", frame_bytes: LARGE_BYTES, ..FLAT_OUT };
+
 const FLOWS_50K: Adversary =
     Adversary { name: "50k flows", keys: "flows=50000", flows: Flows::EveryTuple, ..FLAT_OUT };
 
 impl Adversary {
+    /// The ports of the `number`th neighbour that is one of these: where its frames enter, and where
+    /// they leave.
+    pub(super) fn ports(&self, number: usize) -> [String; 2] {
+        let [own, to] = neighbour_ports(number);
+        [if self.from_uplink { UPLINK.to_owned() } else { own }, to]
+    }
+
     /// Its flows between the ports `from` and `to`.
     pub(super) fn flows(&self, from: &str, to: &str, ovs: bool) -> Vec<String> {
         match self.flows {
             Flows::Forward => vec![format!("in_port={from},actions=output:{to}")],
             Flows::Drop => vec![format!("in_port={from},actions=drop")],
-            Flows::Copies(copies) => {
-                let outputs = vec![format!("output:{to}"); copies as usize];
+            Flows::Broadcast => {
+                let others = ports_but_victims().filter(|port| port != from);
+                let outputs: Vec<_> = others.map(|port| format!("output:{port}")).collect();
                 vec![format!("in_port={from},actions={}", outputs.join(","))]
             }
             Flows::Rewrites(rewrites) => {

@@ -7,13 +7,13 @@ use anyhow::{Context as _, ensure};
 use indicatif::ProgressBar;
 use serde_json::json;
 
-use super::adversary::{Adversary, SMALL_BYTES};
+use super::adversary::{Adversary, Flows, SMALL_BYTES};
 use crate::cycles::Cycles;
 use crate::generator::{Load, Mode, Outcome, Pair};
 use crate::interrupt::Interrupt;
 use crate::machine::Cores;
 use crate::ovs::Ovs;
-use crate::subject::{OvsDpdk, Subject, Tollgate};
+use crate::subject::{Cost, OvsDpdk, Subject, Tollgate};
 
 /// Neighbours that can be there at once.
 pub(super) const NEIGHBOURS: usize = 32;
@@ -24,16 +24,21 @@ pub(super) const VICTIM: &str = "victim";
 /// Round trips that the victim intends to make each second.
 pub(super) const VICTIM_RATE: u32 = 10_000;
 
-/// Unmeasured time at the start of each run.
-const WARM_UP: Duration = Duration::from_secs(1);
+/// Stands for a network card.
+pub(super) const UPLINK: &str = "up";
 
 /// Costs are read so much after the beginning and before the end of the measured time.
 const MARGIN: Duration = Duration::from_millis(200);
+
+/// Of ports that only listen: rings and buffers as small as do, for there are many.
+const LISTENER_KEYS: &str = "ring=256,rx=256";
 
 /// How much is measured.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Plan {
     pub(super) repetitions: u32,
+    /// Unmeasured time at the start of each run.
+    pub(super) warm_up: Duration,
     /// Time of one run.
     pub(super) measured: Duration,
     /// Changes of protection while the switch runs.
@@ -64,6 +69,8 @@ pub(super) struct Run {
     pub(super) outcome: Outcome,
     /// Of the loaded PMD; ours only.
     pub(super) cycles: Option<Cycles>,
+    /// Of both tenants together; where it was asked for.
+    pub(super) cost: Option<Cost>,
 }
 
 /// Both switches, with their ports; one has the core at a time.
@@ -79,8 +86,13 @@ pub(super) struct Bench {
 }
 
 /// The sending and the receiving port of a neighbour.
-fn neighbour_ports(number: usize) -> [String; 2] {
+pub(super) fn neighbour_ports(number: usize) -> [String; 2] {
     [format!("a{number}"), format!("b{number}")]
+}
+
+/// Every port of neighbours, and the uplink: where a neighbour's broadcast goes but for its own.
+pub(super) fn ports_but_victims() -> impl Iterator<Item = String> {
+    (0..NEIGHBOURS).flat_map(neighbour_ports).chain([UPLINK.to_owned()])
 }
 
 /// A neighbour's name, as tenant and as pair.
@@ -110,6 +122,7 @@ impl Bench {
                     subject.add_port(&port, &neighbour(number))?;
                 }
             }
+            subject.add_uplink(UPLINK, "wire")?;
             subject.pause()?;
         }
         Ok(Self { ours, theirs, cores, interrupt, plan, out })
@@ -136,30 +149,46 @@ impl Bench {
         }
     }
 
-    /// Measures the victim, at `victim_rate` round trips a second (0: not there), beside `count`
-    /// neighbours of one kind.
+    /// Measures the victim, at `victim_rate` round trips a second (0: not there), beside neighbours.
     pub(super) fn run(
         &mut self,
         variant: Variant,
         victim_rate: u32,
         neighbours: &[Adversary],
     ) -> anyhow::Result<Run> {
+        let victim = (victim_rate > 0).then_some(Mode::RoundTrips(victim_rate));
+        self.run_with(variant, victim, neighbours, false)
+    }
+
+    /// The same with a victim of any kind, and with what a packet costs on average if `with_cost`.
+    pub(super) fn run_with(
+        &mut self,
+        variant: Variant,
+        victim: Option<Mode>,
+        neighbours: &[Adversary],
+        with_cost: bool,
+    ) -> anyhow::Result<Run> {
         self.interrupt.check()?;
         self.subject(variant)?.resume()?;
         self.prepare(variant, neighbours)?;
-        let load = self.load(variant, victim_rate, neighbours, self.plan.measured)?;
+        let load = self.load(variant, victim, neighbours, self.plan.measured)?;
         let running = load.start()?;
-        self.interrupt.sleep(WARM_UP + MARGIN, |_| ())?;
+        self.interrupt.sleep(self.plan.warm_up + MARGIN, |_| ())?;
         let before = self.cycles(variant)?;
-        self.interrupt.sleep(self.plan.measured - 2 * MARGIN, |_| ())?;
+        if with_cost {
+            self.subject(variant)?.begin()?;
+        }
+        self.interrupt.sleep(self.plan.measured.saturating_sub(2 * MARGIN), |_| ())?;
         let after = self.cycles(variant)?;
+        let cost = if with_cost { Some(self.subject(variant)?.cost()?) } else { None };
         let outcome = running.finish()?;
         self.subject(variant)?.pause()?;
-        if victim_rate > 0 {
+        if victim.is_some() {
             let victim = outcome.pair(VICTIM)?;
             ensure!(victim.corrupted + victim.misdelivered == 0, "frames were harmed: {victim:?}");
         }
-        Ok(Run { outcome, cycles: after.zip(before).map(|(after, before)| after.since(&before)) })
+        let cycles = after.zip(before).map(|(after, before)| after.since(&before));
+        Ok(Run { outcome, cycles, cost })
     }
 
     /// Flows, weights and protection.
@@ -169,7 +198,7 @@ impl Bench {
             "in_port=v1,actions=output:v0".to_owned(),
         ];
         for (number, adversary) in neighbours.iter().enumerate() {
-            let [from, to] = neighbour_ports(number);
+            let [from, to] = adversary.ports(number);
             flows.extend(adversary.flows(&from, &to, variant == Variant::Ovs));
         }
         self.subject(variant)?.set_flows(&flows)?;
@@ -188,22 +217,22 @@ impl Bench {
     fn load(
         &mut self,
         variant: Variant,
-        victim_rate: u32,
+        victim: Option<Mode>,
         neighbours: &[Adversary],
         measured: Duration,
     ) -> anyhow::Result<Load> {
-        let core = self.cores.peers;
+        let (core, warm_up) = (self.cores.peers, self.plan.warm_up);
         let subject = self.subject(variant)?;
         let mut pairs = Vec::new();
-        if victim_rate > 0 {
+        if let Some(mode) = victim {
             pairs.push(Pair {
                 ports: ["v0".to_owned(), "v1".to_owned()],
                 sockets: [subject.socket("v0")?, subject.socket("v1")?],
-                ..Pair::new(VICTIM, Mode::RoundTrips(victim_rate), SMALL_BYTES)
+                ..Pair::new(VICTIM, mode, SMALL_BYTES)
             });
         }
         for (number, adversary) in neighbours.iter().enumerate() {
-            let [from, to] = neighbour_ports(number);
+            let [from, to] = adversary.ports(number);
             pairs.push(Pair {
                 sockets: [subject.socket(&from)?, subject.socket(&to)?],
                 ports: [from, to],
@@ -212,7 +241,16 @@ impl Bench {
                 ..Pair::new(&neighbour(number), adversary.mode, adversary.frame_bytes)
             });
         }
-        Ok(Load { pairs, warm_up: WARM_UP, measured, interval: Duration::from_millis(50), core })
+        let mut listeners = Vec::new();
+        if neighbours.iter().any(|adversary| matches!(adversary.flows, Flows::Broadcast)) {
+            let is_free = |port: &String| !pairs.iter().any(|pair| pair.ports.contains(port));
+            for port in ports_but_victims().filter(is_free) {
+                let socket = subject.socket(&port)?;
+                listeners.push((port, socket, LISTENER_KEYS));
+            }
+        }
+        let interval = Duration::from_millis(50);
+        Ok(Load { pairs, listeners, warm_up, measured, interval, core })
     }
 
     fn cycles(&self, variant: Variant) -> anyhow::Result<Option<Cycles>> {
@@ -234,7 +272,8 @@ impl Bench {
         self.subject(Variant::Off)?.resume()?;
         self.prepare(Variant::Off, neighbours)?;
         let measured = slot * self.plan.toggles;
-        let mut load = self.load(Variant::Off, victim_rate, neighbours, measured)?;
+        let victim = (victim_rate > 0).then_some(Mode::RoundTrips(victim_rate));
+        let mut load = self.load(Variant::Off, victim, neighbours, measured)?;
         load.interval = interval;
         let running = load.start()?;
         let mut client = self.ours.switch().rpc()?;
@@ -242,7 +281,7 @@ impl Bench {
         let began = std::time::Instant::now();
         for number in 0.. {
             self.interrupt.check()?;
-            if began.elapsed() > WARM_UP + measured {
+            if began.elapsed() > self.plan.warm_up + measured {
                 break;
             }
             let enabled = number % 2 == 1;

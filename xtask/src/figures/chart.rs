@@ -4,12 +4,24 @@ use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-const SIZE: (u32, u32) = (1100, 520);
+/// Of a chart of lines; one of bars is as wide as its groups need.
+const SIZE: (u32, u32) = (900, 520);
 
-/// One colour for each switch, apart from each other also in grey.
-const COLOURS: [RGBColor; 3] =
-    [RGBColor(214, 96, 77), RGBColor(33, 102, 172), RGBColor(150, 150, 150)];
+/// What a group of bars takes at least: its name, in lines of so many letters, stands under it.
+const GROUP_WIDTH: u32 = 88;
+const NAME_LETTERS: usize = 12;
+
+/// One colour for each series; the first three, one for each switch, also differ in grey.
+const COLOURS: [RGBColor; 6] = [
+    RGBColor(214, 96, 77),
+    RGBColor(33, 102, 172),
+    RGBColor(150, 150, 150),
+    RGBColor(244, 165, 130),
+    RGBColor(146, 197, 222),
+    RGBColor(64, 64, 64),
+];
 
 /// Bars in groups.
 pub(super) struct Bars<'a> {
@@ -31,24 +43,23 @@ pub(super) struct Lines<'a> {
 
 /// Writes a chart of bars.
 pub(super) fn bars(path: &Path, bars: &Bars<'_>) -> anyhow::Result<()> {
-    let root = canvas(path)?;
+    let groups = bars.groups.len() as u32;
+    let root = canvas(path, (SIZE.0.max(140 + GROUP_WIDTH * groups), SIZE.1))?;
     let width = bars.series.len() as f64 + 1.0;
     let x = 0.0..width * bars.groups.len() as f64;
     let values = bars.series.iter().flat_map(|(_, values)| values).copied();
     let (low, high) = range(values, bars.logarithmic);
     let mut builder = ChartBuilder::on(&root);
     builder.caption(bars.title, ("sans-serif", 20)).margin(12);
-    builder.x_label_area_size(40).y_label_area_size(60);
-    let label = |at: &f64| {
-        let group = (at / width).floor() as usize;
-        bars.groups.get(group).map_or_else(String::new, |name| (*name).to_owned())
-    };
+    builder.x_label_area_size(64).y_label_area_size(72);
+    let names: Vec<_> = bars.groups.iter().map(|name| lines_of(name)).collect();
     // The two kinds of axis are different types.
     macro_rules! draw {
         ($y:expr) => {{
             let mut chart = builder.build_cartesian_2d(x, $y).map_err(failed)?;
             let mut mesh = chart.configure_mesh();
-            mesh.disable_x_mesh().x_labels(0).y_desc(bars.unit);
+            mesh.disable_x_mesh().x_labels(0).y_desc(bars.unit).label_style(("sans-serif", 13));
+            mesh.y_label_formatter(&number);
             mesh.draw().map_err(failed)?;
             for (number, (name, values)) in bars.series.iter().enumerate() {
                 let colour = COLOURS[number % COLOURS.len()];
@@ -61,16 +72,14 @@ pub(super) fn bars(path: &Path, bars: &Bars<'_>) -> anyhow::Result<()> {
                     move |(x, y)| Rectangle::new([(x, y - 5), (x + 12, y + 5)], colour.filled()),
                 );
             }
-            let names = (0..bars.groups.len()).map(|group| {
-                let at = (group as f64 + 0.5) * width;
-                let style = ("sans-serif", 12).into_font().color(&BLACK);
-                let style = style.pos(plotters::style::text_anchor::Pos::new(
-                    plotters::style::text_anchor::HPos::Center,
-                    plotters::style::text_anchor::VPos::Top,
-                ));
-                Text::new(label(&at), (at, low), style)
-            });
-            chart.draw_series(names).map_err(failed)?;
+            let style = ("sans-serif", 13).into_font().color(&BLACK);
+            let style = style.pos(Pos::new(HPos::Center, VPos::Top));
+            for (group, name) in names.iter().enumerate() {
+                let at = chart.backend_coord(&((group as f64 + 0.5) * width, low));
+                for (line, text) in (0..).zip(name) {
+                    root.draw_text(text, &style, (at.0, at.1 + 6 + 15 * line)).map_err(failed)?;
+                }
+            }
             legend(&mut chart)?;
         }};
     }
@@ -84,18 +93,20 @@ pub(super) fn bars(path: &Path, bars: &Bars<'_>) -> anyhow::Result<()> {
 
 /// Writes a chart of lines, both axes logarithmic.
 pub(super) fn lines(path: &Path, lines: &Lines<'_>) -> anyhow::Result<()> {
-    let root = canvas(path)?;
+    let root = canvas(path, SIZE)?;
     let points = || lines.series.iter().flat_map(|(_, points)| points).copied();
     let (low, high) = range(points().map(|(_, y)| y), true);
     let (left, right) = points().fold((f64::MAX, 0.0_f64), |(a, b), (x, _)| (a.min(x), b.max(x)));
     let mut chart = ChartBuilder::on(&root)
         .caption(lines.title, ("sans-serif", 20))
         .margin(12)
-        .x_label_area_size(40)
-        .y_label_area_size(60)
+        .x_label_area_size(48)
+        .y_label_area_size(72)
         .build_cartesian_2d((left..right * 1.05).log_scale(), (low..high).log_scale())
         .map_err(failed)?;
-    chart.configure_mesh().x_desc(lines.x_label).y_desc(lines.unit).draw().map_err(failed)?;
+    let mut mesh = chart.configure_mesh();
+    mesh.x_desc(lines.x_label).y_desc(lines.unit).label_style(("sans-serif", 13));
+    mesh.x_label_formatter(&number).y_label_formatter(&number).draw().map_err(failed)?;
     for (number, (name, points)) in lines.series.iter().enumerate() {
         let colour = COLOURS[number % COLOURS.len()];
         let finite: Vec<_> = points.iter().copied().filter(|(_, y)| y.is_finite()).collect();
@@ -113,11 +124,11 @@ pub(super) fn lines(path: &Path, lines: &Lines<'_>) -> anyhow::Result<()> {
 
 type Canvas<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
-fn canvas(path: &Path) -> anyhow::Result<Canvas<'_>> {
+fn canvas(path: &Path, size: (u32, u32)) -> anyhow::Result<Canvas<'_>> {
     if let Some(directory) = path.parent() {
         std::fs::create_dir_all(directory).with_context(|| format!("cannot make {directory:?}"))?;
     }
-    let root = SVGBackend::new(path, SIZE).into_drawing_area();
+    let root = SVGBackend::new(path, size).into_drawing_area();
     root.fill(&WHITE).map_err(failed)?;
     Ok(root)
 }
@@ -130,14 +141,35 @@ fn legend<'a, X: Ranged<ValueType = f64>, Y: Ranged<ValueType = f64>>(
     labels.border_style(BLACK).draw().map_err(failed)
 }
 
-/// Bounds of an axis with room for the values; a logarithmic one begins at a power of ten.
+/// An axis's number without zeros that say nothing.
+fn number(value: &f64) -> String {
+    if *value >= 10.0 { format!("{value:.0}") } else { format!("{}", (value * 1e3).round() / 1e3) }
+}
+
+/// A name in lines that fit under its group, broken between words.
+fn lines_of(name: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in name.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.len() + 1 + word.len() <= NAME_LETTERS => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// Bounds of an axis with room for the values and, above them, for the legend; a logarithmic one
+/// begins at a power of ten.
 fn range(values: impl Iterator<Item = f64>, logarithmic: bool) -> (f64, f64) {
     let finite = values.filter(|value| value.is_finite() && *value > 0.0);
     let (low, high) = finite.fold((f64::MAX, 0.0_f64), |(a, b), y| (a.min(y), b.max(y)));
     if high == 0.0 {
         return (if logarithmic { 0.1 } else { 0.0 }, 1.0);
     }
-    if logarithmic { (10_f64.powf(low.log10().floor()), high * 2.0) } else { (0.0, high * 1.1) }
+    if logarithmic { (10_f64.powf(low.log10().floor()), high * 8.0) } else { (0.0, high * 1.3) }
 }
 
 fn failed<E: std::error::Error>(error: E) -> anyhow::Error {
@@ -147,6 +179,13 @@ fn failed<E: std::error::Error>(error: E) -> anyhow::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_name_is_broken_between_words() {
+        assert_eq!(lines_of("new flow per packet"), ["new flow per", "packet"]);
+        assert_eq!(lines_of("alone"), ["alone"]);
+        assert_eq!([0.1, 2.0, 1e3].map(|value| number(&value)), ["0.1", "2", "1000"]);
+    }
 
     #[test]
     fn charts_are_drawn_whatever_is_missing() -> anyhow::Result<()> {

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use comfy_table::Table;
 use comfy_table::presets::ASCII_MARKDOWN;
 
-use super::adversary::{self, Adversary};
+use tollgate_policy::SchedulerConfig;
+
+use super::adversary::{self, Adversary, CHEAP};
 use super::bench::{Bench, Run, VICTIM, VICTIM_RATE, Variant, neighbour};
-use super::chart::{self, Bars};
+use super::chart::{self, Bars, Lines};
 use super::target::{Bound, Verdict};
 use crate::raw::csv_file;
 use crate::spread::Spread;
@@ -17,6 +19,26 @@ const COMPLETED_PERCENT_MIN: f64 = 99.0;
 
 /// Beside nobody.
 const ALONE: &str = "alone";
+
+/// Beside so many that send cheap frames; one is among the adversaries.
+const MANY: [(&str, usize); 3] = [("2 neighbours", 2), ("8 neighbours", 8), ("32 neighbours", 32)];
+
+/// A round trip crosses the switch so often, and may wait each time.
+const CROSSINGS: f64 = 2.0;
+
+/// Whom the victim has beside it.
+struct Case {
+    name: &'static str,
+    neighbours: Vec<Adversary>,
+}
+
+fn cases() -> Vec<Case> {
+    let alone = Case { name: ALONE, neighbours: Vec::new() };
+    let single =
+        |adversary: &Adversary| Case { name: adversary.name, neighbours: vec![*adversary] };
+    let many = MANY.map(|(name, count)| Case { name, neighbours: vec![CHEAP; count] });
+    std::iter::once(alone).chain(adversary::ALL.iter().map(single)).chain(many).collect()
+}
 
 /// One run, as it goes into the CSV.
 #[derive(Debug, Clone)]
@@ -32,18 +54,28 @@ struct Sample {
     adversary_percent: f64,
     system_percent: f64,
     stolen_percent: f64,
+    /// What the switch's own histograms promise that two crossings do not wait beyond.
+    bound_us: f64,
 }
 
 impl Sample {
-    fn of(case: &'static str, variant: Variant, run: &Run) -> anyhow::Result<Self> {
+    fn of(case: &Case, variant: Variant, run: &Run) -> anyhow::Result<Self> {
         let victim = run.outcome.pair(VICTIM)?;
         let latency = victim.latency_us.as_ref();
         let percent = |part: fn(&crate::cycles::Cycles) -> u64| {
             run.cycles.as_ref().map_or(f64::NAN, |cycles| cycles.percent(part(cycles)))
         };
         let adversary = run.outcome.pair(&neighbour(0)).ok();
+        // At worst each neighbour stands ahead with credit for a quantum.
+        let quantum = SchedulerConfig::default().quantum_cycles;
+        let ahead_cycles = quantum * case.neighbours.len() as u64;
+        let bound_us = run
+            .cycles
+            .as_ref()
+            .map_or(f64::NAN, |cycles| CROSSINGS * cycles.wait_bound_us(ahead_cycles));
         Ok(Self {
-            case,
+            case: case.name,
+            bound_us,
             variant,
             p50_us: latency.map_or(f64::NAN, |times| times.p50),
             p99_us: latency.map_or(f64::NAN, |times| times.p99),
@@ -61,17 +93,15 @@ impl Sample {
 /// Runs every case on every variant, round robin.
 pub(super) fn run(bench: &mut Bench) -> anyhow::Result<Vec<Verdict>> {
     let variants = bench.variants();
-    let cases: Vec<(&str, Vec<Adversary>)> = std::iter::once((ALONE, Vec::new()))
-        .chain(adversary::ALL.iter().map(|adversary| (adversary.name, vec![*adversary])))
-        .collect();
+    let cases = cases();
     let runs = cases.len() * variants.len() * bench.plan.repetitions as usize;
     let bar = Bench::progress(runs, "isolation")?;
     let mut samples = Vec::new();
     for _ in 0..bench.plan.repetitions {
-        for (case, neighbours) in &cases {
+        for case in &cases {
             for variant in &variants {
-                bar.set_message(format!("{case}, {}", variant.name()));
-                let run = bench.run(*variant, VICTIM_RATE, neighbours)?;
+                bar.set_message(format!("{}, {}", case.name, variant.name()));
+                let run = bench.run(*variant, VICTIM_RATE, &case.neighbours)?;
                 samples.push(Sample::of(case, *variant, &run)?);
                 bar.inc(1);
             }
@@ -79,9 +109,10 @@ pub(super) fn run(bench: &mut Bench) -> anyhow::Result<Vec<Verdict>> {
     }
     bar.finish_and_clear();
     write_csv(bench, &samples)?;
-    let names: Vec<&str> = cases.iter().map(|(name, _)| *name).collect();
+    let names: Vec<&str> = cases.iter().map(|case| case.name).collect();
     println!("{}", table(&samples, &names, &variants));
     draw(bench, &samples, &names, &variants)?;
+    draw_many(bench, &samples, &variants)?;
     Ok(judge(&samples, &variants))
 }
 
@@ -107,6 +138,7 @@ fn table(samples: &[Sample], cases: &[&str], variants: &[Variant]) -> Table {
         "switch",
         "victim p50 us",
         "p99 us",
+        "bound on waits us",
         "completed %",
         "adversary Mpps",
         "victim % of core",
@@ -125,6 +157,7 @@ fn table(samples: &[Sample], cases: &[&str], variants: &[Variant]) -> Table {
                 variant.name().to_owned(),
                 show(|s| s.p50_us, 1),
                 show(|s| s.p99_us, 1),
+                show(|s| s.bound_us, 1),
                 show(|s| s.completed_percent, 1),
                 show(|s| s.adversary_mpps, 2),
                 show(|s| s.victim_percent, 1),
@@ -153,13 +186,34 @@ fn draw(
     let series: Vec<_> =
         variants.iter().map(|variant| (variant.name(), values[variant].clone())).collect();
     let bars = Bars {
-        title: "Victim's round trip beside one adversary: 99th percentile (lower is better)",
-        unit: "us",
+        title: "Victim's round trips beside an adversary: 99th percentile (lower is better)",
+        unit: "p99, microseconds (logarithmic)",
         groups: cases,
         series: &series,
         logarithmic: true,
     };
     chart::bars(&bench.out.join("isolation.svg"), &bars)
+}
+
+/// The victim's p99 by the number of neighbours with cheap frames.
+fn draw_many(bench: &Bench, samples: &[Sample], variants: &[Variant]) -> anyhow::Result<()> {
+    let counts = std::iter::once((CHEAP.name, 1)).chain(MANY);
+    let series: Vec<_> = variants
+        .iter()
+        .map(|variant| {
+            let point = |(case, count): (&'static str, usize)| {
+                (count as f64, median(samples, case, *variant, |s| s.p99_us))
+            };
+            (variant.name(), counts.clone().map(point).collect::<Vec<_>>())
+        })
+        .collect();
+    let lines = Lines {
+        title: "Victim's round trips beside many neighbours: 99th percentile (lower is better)",
+        x_label: "neighbours, each with 64-byte frames flat out",
+        unit: "p99, microseconds",
+        series: &series,
+    };
+    chart::lines(&bench.out.join("neighbours.svg"), &lines)
 }
 
 /// p99 beyond that of the victim alone, less what the generator's own two loops may add.
@@ -171,20 +225,30 @@ fn excess(samples: &[Sample], case: &str, variant: Variant) -> f64 {
 
 fn judge(samples: &[Sample], variants: &[Variant]) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
-    for adversary in &adversary::ALL {
-        let completed = median(samples, adversary.name, Variant::On, |s| s.completed_percent);
-        let what = format!("{}: victim's requests completed, %", adversary.name);
+    let many = MANY.map(|(name, _)| (name, CHEAP.of_ovs));
+    let single = adversary::ALL.iter().map(|adversary| (adversary.name, adversary.of_ovs));
+    for (case, of_ovs) in single.chain(many) {
+        let completed = median(samples, case, Variant::On, |s| s.completed_percent);
+        let what = format!("{case}: victim's requests completed, %");
         verdicts.push(Verdict::new(what, Bound::AtLeast(COMPLETED_PERCENT_MIN), completed));
-        if !variants.contains(&Variant::Ovs) {
-            continue;
+        let ours = excess(samples, case, Variant::On);
+        let bound = median(samples, case, Variant::On, |s| s.bound_us);
+        let what = format!("{case}: excess p99 / bound from the histograms");
+        let detail = format!("{ours:.1} / {bound:.1} us");
+        verdicts.push(Verdict::new(what, Bound::AtMost(1.0), ours / bound).with(detail));
+        if variants.contains(&Variant::Ovs) {
+            let theirs = excess(samples, case, Variant::Ovs);
+            let what = format!("{case}: excess p99, ours / OVS-DPDK");
+            let ratio = if ours == 0.0 { 0.0 } else { ours / theirs };
+            let detail = format!("{ours:.1} / {theirs:.1} us");
+            verdicts.push(Verdict::new(what, Bound::AtMost(of_ovs), ratio).with(detail));
         }
-        let [ours, theirs] =
-            [Variant::On, Variant::Ovs].map(|variant| excess(samples, adversary.name, variant));
-        let what = format!("{}: excess p99, ours / OVS-DPDK", adversary.name);
-        let ratio = if ours == 0.0 { 0.0 } else { ours / theirs };
-        let detail = format!("{ours:.1} / {theirs:.1} us");
-        verdicts.push(Verdict::new(what, Bound::AtMost(adversary.of_ovs), ratio).with(detail));
     }
+    let p99 = |case| median(samples, case, Variant::On, |s| s.p99_us);
+    let (one, all) = (p99(CHEAP.name), p99("32 neighbours"));
+    let detail = format!("{all:.1} / {one:.1} us");
+    let what = "victim's p99 with 32 neighbours / with one";
+    verdicts.push(Verdict::new(what, Bound::AtMost(1.5), all / one).with(detail));
     let loaded = samples.iter().filter(|s| s.case != ALONE && s.variant == Variant::On);
     let overhead = Spread::of(loaded.map(|s| s.system_percent + s.stolen_percent));
     let what = "system + stolen under load, % of the core (median; range beside it)";
@@ -208,6 +272,7 @@ fn write_csv(bench: &Bench, samples: &[Sample]) -> anyhow::Result<()> {
         "adversary_percent_of_core",
         "system_percent_of_core",
         "stolen_percent_of_core",
+        "bound_us",
     ])?;
     for s in samples {
         let numbers = [
@@ -220,6 +285,7 @@ fn write_csv(bench: &Bench, samples: &[Sample]) -> anyhow::Result<()> {
             s.adversary_percent,
             s.system_percent,
             s.stolen_percent,
+            s.bound_us,
         ];
         let text = [s.case.to_owned(), s.variant.name().to_owned()];
         csv.write_record(text.into_iter().chain(numbers.map(|number| format!("{number:.3}"))))?;

@@ -1,8 +1,8 @@
-//! The victim beside a growing neighbour: its load, its number of flows, its number (the paper's
-//! figures 3, 5 and 7).
+//! The victim beside a growing neighbour: its number of flows, and its load (the paper's figures 3
+//! and 7).
 
-use super::adversary::{ALL, Adversary, CHEAP};
-use super::bench::{Bench, NEIGHBOURS, VICTIM, VICTIM_RATE, Variant};
+use super::adversary::{ALL, Adversary, CHEAP, LARGE};
+use super::bench::{Bench, VICTIM, VICTIM_RATE, Variant, neighbour};
 use super::chart::{self, Lines};
 use super::target::{Bound, Verdict};
 use crate::generator::Mode;
@@ -27,14 +27,20 @@ const FLOW_KEYS: [(f64, &str); 5] = [
     (64000.0, "flows=64000"),
 ];
 
-/// Frames a second that the neighbour offers, in millions: from a tenth of a core's to several.
-const LOADS_MPPS: [f64; 6] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0];
+/// What the neighbour offers, in parts of what the switch would take from it alone.
+const LOADS: [f64; 6] = [0.1, 0.4, 0.8, 1.2, 2.0, 5.0];
 
-fn axes() -> Vec<Axis> {
+/// Frames a second that the switch takes from the neighbour alone.
+fn capacity_pps(bench: &mut Bench) -> anyhow::Result<f64> {
+    let run = bench.run(Variant::Off, 0, &[LARGE])?;
+    Ok(run.outcome.pair(&neighbour(0))?.rx_mpps * 1e6)
+}
+
+fn axes(capacity_pps: f64) -> Vec<Axis> {
     let every_tuple = ALL.iter().find(|adversary| adversary.name == "50k flows").unwrap_or(&CHEAP);
-    let load = |mpps: f64| {
-        let mode = Mode::Stream((mpps * 1e6) as u32);
-        (mpps, vec![Adversary { mode, ..CHEAP }])
+    let load = |part: f64| {
+        let mode = Mode::Stream((part * capacity_pps) as u32);
+        (part, vec![Adversary { mode, ..LARGE }])
     };
     vec![
         Axis {
@@ -48,14 +54,8 @@ fn axes() -> Vec<Axis> {
         Axis {
             name: "load",
             title: "Victim's p99 by the neighbour's load",
-            label: "frames that the neighbour offers, M/s (64 B)",
-            points: LOADS_MPPS.map(load).into(),
-        },
-        Axis {
-            name: "neighbours",
-            title: "Victim's p99 by the number of neighbours",
-            label: "neighbours (64 B, flat out)",
-            points: [1, 2, 8, NEIGHBOURS].map(|count| (count as f64, vec![CHEAP; count])).into(),
+            label: "offered load, in parts of what the switch takes from the neighbour alone (1.5 kB)",
+            points: LOADS.map(load).into(),
         },
     ]
 }
@@ -63,8 +63,10 @@ fn axes() -> Vec<Axis> {
 /// Measures along every axis.
 pub(super) fn run(bench: &mut Bench) -> anyhow::Result<Vec<Verdict>> {
     let variants = bench.variants();
+    let capacity_pps = capacity_pps(bench)?;
+    println!("load: 1 is {:.2} million frames of 1.5 kB a second", capacity_pps / 1e6);
     let mut verdicts = Vec::new();
-    for axis in axes() {
+    for axis in axes(capacity_pps) {
         let runs = axis.points.len() * variants.len() * bench.plan.repetitions as usize;
         let bar = Bench::progress(runs, axis.name)?;
         let mut samples: Vec<(Variant, f64, f64, f64)> = Vec::new();
@@ -108,13 +110,22 @@ pub(super) fn run(bench: &mut Bench) -> anyhow::Result<Vec<Verdict>> {
             let points: Vec<_> = points.iter().map(|(x, p99)| format!("{x}: {p99:.1}")).collect();
             println!("{}, {name}: p99 us at {}", axis.name, points.join(", "));
         }
-        let lines = Lines { title: axis.title, x_label: axis.label, unit: "us", series: &series };
+        let lines = Lines {
+            title: axis.title,
+            x_label: axis.label,
+            unit: "p99, microseconds",
+            series: &series,
+        };
         chart::lines(&bench.out.join(format!("sweep-{}.svg", axis.name)), &lines)?;
-        if axis.name == "neighbours" {
-            let [one, all] = [1.0, NEIGHBOURS as f64].map(|count| median(Variant::On, count));
-            let what = format!("victim's p99 with {NEIGHBOURS} neighbours / with one");
-            let detail = format!("{all:.1} / {one:.1} us");
-            verdicts.push(Verdict::new(what, Bound::AtMost(1.5), all / one).with(detail));
+        if axis.name == "load" {
+            let most = |variant| {
+                let points = axis.points.iter().map(|(x, _)| median(variant, *x));
+                points.fold(f64::NAN, f64::max)
+            };
+            let [on, off] = [Variant::On, Variant::Off].map(most);
+            let what = "load: victim's worst p99 without protection / with it";
+            let detail = format!("{off:.1} / {on:.1} us");
+            verdicts.push(Verdict::new(what, Bound::AtLeast(5.0), off / on).with(detail));
         }
     }
     Ok(verdicts)
