@@ -9,10 +9,11 @@ use std::thread::JoinHandle;
 use rtrb::RingBuffer;
 use tollgate_accel::tsc::{self, TscNotInvariant};
 use tollgate_packet::PortIndex;
-use tollgate_policy::{ConfigError, SchedulerConfig, TenantIndex};
+use tollgate_policy::{ConfigError, Refill, SchedulerConfig, TenantIndex};
 use tollgate_vhost::{Notifier, RingHost};
 
 use crate::byte_ring::byte_ring;
+use crate::coordinator::Coordinator;
 use crate::counters::{PortCounters, PortSnapshot};
 use crate::handoff::handoff_mesh;
 use crate::lane::{LaneBell, lane};
@@ -32,7 +33,7 @@ use crate::slow_path::{LaneChange, SlowPathEnd, Waker};
 pub struct DatapathConfig {
     /// One PMD is pinned to each of these cores.
     pub pmd_cores: Vec<usize>,
-    /// Quantum, cap, floor and horizon, in cycles.
+    /// Quantum, cap, floor, horizon and refill, in cycles.
     pub scheduler: SchedulerConfig,
     /// Megaflows that fit.
     pub megaflows_max: usize,
@@ -103,7 +104,7 @@ pub enum StartError {
     #[error("cannot set up guest notifications (Linux AIO): {0}; see fs.aio-max-nr")]
     Notifier(std::io::Error),
     /// No thread.
-    #[error("cannot start a polling thread: {0}")]
+    #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
 }
 
@@ -134,6 +135,17 @@ pub enum ControlError {
     /// A setting of a tenant is out of range.
     #[error(transparent)]
     Knob(#[from] ConfigError),
+    /// A scheduler's knob would put one that was set for a tenant out of range.
+    #[error("tenant {}: {source}", tenant.0)]
+    KnobOfTenant {
+        /// Whose.
+        tenant: TenantIndex,
+        /// Which, and the range that it would have.
+        source: ConfigError,
+    },
+    /// The coordinator's thread cannot be had; the refill is local now.
+    #[error("cannot start the coordinator's thread: {0}")]
+    Coordinator(std::io::ErrorKind),
     /// The datapath has stopped.
     #[error("the datapath has stopped")]
     Stopped,
@@ -153,8 +165,15 @@ pub struct Datapath {
     lane_changes: mpsc::Sender<LaneChange>,
     portless: Vec<Arc<PortCounters>>,
     protection: AtomicBool,
-    scheduler: SchedulerConfig,
+    scheduling: Mutex<Scheduling>,
     tsc_hz: u64,
+}
+
+/// The knobs in force, and who carries them out beside the PMDs. Locked after the registry.
+#[derive(Debug)]
+struct Scheduling {
+    config: SchedulerConfig,
+    coordinator: Option<Coordinator>,
 }
 
 #[derive(Debug)]
@@ -230,13 +249,16 @@ impl Datapath {
             ports: vec![None; MAX_PORTS],
             free_ports: (0..MAX_PORTS as u16).collect(),
         };
+        let shared = pmds.iter().map(|pmd: &PmdHandle| Arc::clone(&pmd.shared)).collect();
+        let coordinator = Coordinator::start(config.scheduler.refill, tsc_hz, shared, []);
+        let coordinator = coordinator.map_err(StartError::Thread)?;
         let datapath = Self {
             pmds,
             registry: Mutex::new(registry),
             lane_changes,
             portless,
             protection: AtomicBool::new(config.protection),
-            scheduler: config.scheduler,
+            scheduling: Mutex::new(Scheduling { config: config.scheduler, coordinator }),
             tsc_hz,
         };
         Ok((Arc::new(datapath), SlowPathEnd::new(changes, homebound, portless_in, waker)))
@@ -245,6 +267,7 @@ impl Datapath {
     /// Ends the PMDs and waits for their threads. Rings and mappings that they still held are
     /// dropped with them; stop the sessions first.
     pub fn stop(&self) {
+        self.scheduling().coordinator = None;
         for pmd in &self.pmds {
             // An error means that it has stopped already.
             let _ = pmd.mailbox.call([Mail::Stop]);
@@ -265,9 +288,48 @@ impl Datapath {
         self.tsc_hz
     }
 
-    /// What every PMD's scheduler was made with.
-    pub fn scheduler(&self) -> &SchedulerConfig {
-        &self.scheduler
+    /// The knobs of every PMD's scheduler.
+    pub fn scheduler(&self) -> SchedulerConfig {
+        self.scheduling().config
+    }
+
+    /// Puts other knobs in force on every running PMD before it returns, another refill included.
+    /// Credits stay; caps and floors that were not set for a tenant follow.
+    ///
+    /// # Errors
+    /// When a knob is out of range, or would put one of a tenant's out of it; then nothing is
+    /// changed.
+    pub fn set_scheduler(&self, config: SchedulerConfig) -> Result<(), ControlError> {
+        config.validate()?;
+        let registry = self.registry();
+        let mut tenants = Vec::new();
+        for (index, settings) in (0..).map(TenantIndex).zip(&registry.tenants) {
+            let Some(settings) = settings else { continue };
+            let knobs = settings.knobs(&config);
+            let knobs =
+                knobs.map_err(|source| ControlError::KnobOfTenant { tenant: index, source })?;
+            tenants.push((index, knobs));
+        }
+        let mut scheduling = self.scheduling();
+        // Nobody grants while the PMDs change over, and what was granted before is void.
+        scheduling.coordinator = None;
+        scheduling.config = config;
+        for handle in &self.pmds {
+            let knobs = tenants.iter().map(|(tenant, knobs)| Mail::TenantKnobs(*tenant, *knobs));
+            handle.mailbox.call(std::iter::once(Mail::Scheduler(config)).chain(knobs))?;
+        }
+        let weights = tenants.iter().map(|(tenant, knobs)| (*tenant, knobs.weight));
+        let shared = self.pmds.iter().map(|pmd| Arc::clone(&pmd.shared)).collect();
+        match Coordinator::start(config.refill, self.tsc_hz, shared, weights) {
+            Ok(coordinator) => scheduling.coordinator = coordinator,
+            Err(error) => {
+                scheduling.config = SchedulerConfig { refill: Refill::Local, ..config };
+                let config = scheduling.config;
+                self.tell_all(|| Mail::Scheduler(config))?;
+                return Err(ControlError::Coordinator(error.kind()));
+            }
+        }
+        Ok(())
     }
 
     /// Opens a tenant's account on every PMD.
@@ -275,8 +337,9 @@ impl Datapath {
     /// # Errors
     /// When there are too many, or a setting is out of range.
     pub fn tenant_add(&self, settings: TenantSettings) -> Result<TenantIndex, ControlError> {
-        let knobs = settings.knobs(&self.scheduler)?;
         let mut registry = self.registry();
+        let scheduling = self.scheduling();
+        let knobs = settings.knobs(&scheduling.config)?;
         let mut accounts = registry.tenants.iter().enumerate().skip(1);
         let free = accounts.find(|(_, account)| account.is_none()).map(|(index, _)| index);
         let tenant = TenantIndex(free.ok_or(ControlError::TooManyTenants)? as u16);
@@ -292,6 +355,9 @@ impl Datapath {
         if let Some(account) = registry.tenants.get_mut(usize::from(tenant.0)) {
             *account = Some(settings);
         }
+        if let Some(coordinator) = &scheduling.coordinator {
+            coordinator.register(tenant, settings.weight);
+        }
         Ok(tenant)
     }
 
@@ -304,8 +370,9 @@ impl Datapath {
         tenant: TenantIndex,
         settings: TenantSettings,
     ) -> Result<(), ControlError> {
-        let knobs = settings.knobs(&self.scheduler)?;
         let mut registry = self.registry();
+        let scheduling = self.scheduling();
+        let knobs = settings.knobs(&scheduling.config)?;
         let account = registry.tenants.get_mut(usize::from(tenant.0)).and_then(Option::as_mut);
         let before = std::mem::replace(account.ok_or(ControlError::NoSuchTenant)?, settings);
         let limits = settings.lane_limits(&knobs, self.tsc_hz);
@@ -321,6 +388,9 @@ impl Datapath {
             let update = TenantUpdate { knobs, exact_entries, limits: Arc::clone(&limits), arena };
             handle.mailbox.call([Mail::TenantSet(tenant, Box::new(update))])?;
         }
+        if let Some(coordinator) = &scheduling.coordinator {
+            coordinator.register(tenant, settings.weight);
+        }
         Ok(())
     }
 
@@ -335,6 +405,9 @@ impl Datapath {
         }
         let account = registry.tenants.get_mut(usize::from(tenant.0)).filter(|a| a.is_some());
         *account.ok_or(ControlError::NoSuchTenant)? = None;
+        if let Some(coordinator) = &self.scheduling().coordinator {
+            coordinator.unregister(tenant);
+        }
         self.tell_all(|| Mail::TenantRemove(tenant))?;
         let _ = self.lane_changes.send(LaneChange::Remove(tenant));
         Ok(())
@@ -451,6 +524,10 @@ impl Datapath {
             handle.mailbox.call([order()])?;
         }
         Ok(())
+    }
+
+    fn scheduling(&self) -> MutexGuard<'_, Scheduling> {
+        self.scheduling.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn registry(&self) -> MutexGuard<'_, Registry> {

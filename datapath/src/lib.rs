@@ -14,7 +14,9 @@
 pub mod bench;
 mod byte_ring;
 mod control;
+mod coordinator;
 mod counters;
+mod grants;
 mod handoff;
 mod histogram;
 mod lane;

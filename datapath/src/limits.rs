@@ -116,6 +116,14 @@ pub const TAKE_ATTEMPTS: usize = 16;
 /// recommends (`controller_rate_limit`). One costs the slow path a walk and a message.
 pub const DEFAULT_PUNT_PPS: u32 = 1000;
 
+/// Tenants whose grants a turn takes in under a coordinator, each a cache line that another core has
+/// written: some microseconds at most.
+pub const GRANTS_PER_TURN: usize = 32;
+
+/// Shortest wait for which the coordinator sleeps. The kernel wakes it up to 50 us late (timer
+/// slack); below this it spins, and costs a core.
+pub const COORDINATOR_SLEEP_MIN_US: u64 = 50;
+
 /// Part of a second's copies for controllers that may come at once: a quarter, as Open vSwitch's
 /// `controller_burst_limit`.
 pub const PUNT_BURST_DIVISOR: u32 = 4;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rtrb::{Consumer, Producer, RingBuffer};
 use tollgate_packet::PortIndex;
-use tollgate_policy::{TenantIndex, TenantKnobs};
+use tollgate_policy::{SchedulerConfig, TenantIndex, TenantKnobs};
 use tollgate_vhost::ActiveVring;
 
 use crate::byte_ring::RecordProducer;
@@ -36,6 +36,10 @@ pub(crate) enum Mail {
     /// Forget these megaflows; the PMD's references come back in their places.
     Stale(Box<[StaleFlow]>),
     Protection(bool),
+    /// Other knobs of the scheduler; what was granted by another refill is void.
+    Scheduler(SchedulerConfig),
+    /// What of a tenant's knobs concerns the scheduler.
+    TenantKnobs(TenantIndex, TenantKnobs),
     Stop,
 }
 

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering}
 
 use tollgate_policy::TenantIndex;
 
+use crate::grants::Grants;
 use crate::histogram::{Histogram, HistogramCells};
 use crate::limits::MAX_TENANTS;
 use crate::megaflow::single_writer_add;
@@ -66,6 +67,8 @@ pub(crate) struct PmdShared {
     pub(crate) tenants: Box<[TenantCells]>,
     /// Accounts from this on were never used.
     pub(crate) tenants_end: AtomicUsize,
+    /// From the coordinator, for this PMD to take in.
+    pub(crate) grants: Grants,
     pub(crate) task_cycles: HistogramCells,
     pub(crate) rx_cycles: HistogramCells,
     pub(crate) system_cycles: HistogramCells,
@@ -98,6 +101,7 @@ impl PmdShared {
             stolen_cycles: zero(),
             tenants: (0..MAX_TENANTS).map(|_| TenantCells::default()).collect(),
             tenants_end: AtomicUsize::new(1),
+            grants: Grants::new(),
             task_cycles: HistogramCells::default(),
             rx_cycles: HistogramCells::default(),
             system_cycles: HistogramCells::default(),

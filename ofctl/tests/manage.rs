@@ -90,6 +90,27 @@ fn every_command_calls_its_method_with_the_parameters_given_and_no_others() {
         (&["protection", "on"], "protection_set", json!({"enabled": true})),
         (&["protection", "off"], "protection_set", json!({"enabled": false})),
         (&["protection", "get"], "protection_get", json!({})),
+        (&["scheduler", "get"], "scheduler_get", json!({})),
+        (
+            &["scheduler", "set", "--refill=coordinator", "--period-us=1", "--boost=0.85"],
+            "scheduler_set",
+            json!({"refill": "coordinator", "period_us": 1, "boost": 0.85}),
+        ),
+        (
+            &[
+                "scheduler",
+                "set",
+                "--quantum-cycles=1000",
+                "--cap-cycles=2000",
+                "--floor-cycles=5000",
+                "--horizon-cycles=6000",
+            ],
+            "scheduler_set",
+            json!({
+                "quantum_cycles": 1000, "cap_cycles": 2000, "floor_cycles": 5000,
+                "horizon_cycles": 6000
+            }),
+        ),
         (&["pmd", "stats"], "pmd_stats", json!({})),
         (
             &["trace", "br0", "in_port=vm1,tcp,nw_dst=10.0.0.2"],

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::limits::{
     BOOST_THOUSANDTHS_MAX, CAP_QUANTA_MIN, COORDINATOR_BOOST_THOUSANDTHS, COORDINATOR_CAP_CYCLES,
-    COORDINATOR_PERIOD_US, CREDIT_CYCLES_MAX,
+    COORDINATOR_PERIOD_US, COORDINATOR_PERIOD_US_MAX, CREDIT_CYCLES_MAX,
 };
 
 /// Who gives tenants their credit.
@@ -119,6 +119,14 @@ impl SchedulerConfig {
             boost_thousandths: COORDINATOR_BOOST_THOUSANDTHS,
         };
         Self { cap_cycles: COORDINATOR_CAP_CYCLES, refill, ..Self::default() }
+    }
+
+    /// Checks a period that an operator gives, before it is one of cycles.
+    ///
+    /// # Errors
+    /// Names the knob, `period_us`, and its range.
+    pub fn check_period_us(period_us: u64) -> Result<(), ConfigError> {
+        KnobRange::new(1, COORDINATOR_PERIOD_US_MAX).check("period_us", period_us)
     }
 
     /// Checks every knob.

@@ -14,6 +14,7 @@
 
 mod backoff;
 pub mod books;
+mod boost;
 mod bucket;
 mod config;
 pub mod coordinator;
@@ -34,6 +35,7 @@ mod tests;
 
 pub use backoff::Backoff;
 pub use books::{Account, Books};
+pub use boost::{Boost, BoostError};
 pub use bucket::SetupBucket;
 pub use config::{ConfigError, KnobRange, Refill, SchedulerConfig};
 pub use knobs::TenantKnobs;

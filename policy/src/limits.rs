@@ -32,6 +32,10 @@ pub const COORDINATOR_BOOST_THOUSANDTHS: u32 = 850;
 /// See [`COORDINATOR_PERIOD_US`].
 pub const COORDINATOR_CAP_CYCLES: u64 = 15_000;
 
+/// Longest period of a coordinator, in microseconds: beyond a tenth of a second no cap would carry a
+/// tenant from one grant to the next.
+pub const COORDINATOR_PERIOD_US_MAX: u64 = 100_000;
+
 /// Most that a coordinator may multiply the elapsed time with. Above 1000 it gives out more than
 /// there is and gates nobody; some room is left to measure that.
 pub const BOOST_THOUSANDTHS_MAX: u32 = 2000;

@@ -13,7 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tollgate_datapath::{Datapath, DatapathConfig, Megaflow};
 
 use crate::cli::Args;
-use crate::config::{self, Config};
+use crate::config::{self, Config, RefillKind, SchedulerSection};
 use crate::control::Switch;
 use crate::cores;
 use crate::limits::MAX_BLOCKING_THREADS;
@@ -92,7 +92,9 @@ fn start_datapath(
 ) -> anyhow::Result<(Arc<Datapath>, Arc<Pipeline>)> {
     let settings = DatapathConfig {
         pmd_cores: polled,
-        scheduler: config.scheduler.policy(),
+        // The coordinator, if there is to be one, starts when the clock is known.
+        scheduler: SchedulerSection { refill: RefillKind::Local, ..config.scheduler.clone() }
+            .policy(0),
         megaflows_max: config.cache.megaflows,
         subtables_max: config.cache.subtables,
         exact_entries: config.cache.exact_entries,

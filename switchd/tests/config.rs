@@ -43,7 +43,7 @@ fn every_documented_default_is_the_real_default() {
     let per_tenant = written.cache.megaflows_per_tenant.take();
     assert_eq!(written.cache, real.cache);
     assert_eq!(per_tenant, Some(real.cache.megaflows_per_tenant()));
-    let policy = real.scheduler.policy();
+    let policy = real.scheduler.policy(2_500_000_000);
     let (tenant, default) = (&written.tenants["vm1"], &real.tenants["vm1"]);
     let knobs = |tenant: &TenantConfig| tenant.settings().knobs(&policy).unwrap();
     assert_eq!(knobs(tenant), knobs(default));
@@ -53,8 +53,8 @@ fn every_documented_default_is_the_real_default() {
     assert_eq!(written.bridges, real.bridges);
     assert_eq!(real.slow_path, SlowPathConfig::default(), "optional: the daemon's own");
     assert_eq!(written.scheduler.protection, real.scheduler.protection);
-    assert_eq!(written.scheduler.policy(), real.scheduler.policy());
-    assert_eq!(real.scheduler.policy(), SchedulerConfig::default());
+    assert_eq!(written.scheduler.policy(2_500_000_000), real.scheduler.policy(2_500_000_000));
+    assert_eq!(real.scheduler.policy(2_500_000_000), SchedulerConfig::default());
     let (port, default) = (&written.ports[0], &real.ports[0]);
     assert_eq!(port.mode, default.mode);
     assert_eq!(port.queue_pairs, default.queue_pairs);
@@ -109,6 +109,9 @@ fn mistakes_are_answered_with_key_line_and_what_would_be_right() {
         ("[pmd]\ncores = [1, 2,\n 1]\n", 3, "pmd.cores[2]", "twice"),
         ("[scheduler]\nquantum_cycles = 0\n", 2, "scheduler.quantum_cycles", "must be 1 to"),
         ("[scheduler]\ncap_cycles = 9999\n", 2, "scheduler.cap_cycles", "two quanta"),
+        ("[scheduler]\nrefill = 'remote'\n", 2, "scheduler.refill", "`coordinator`"),
+        ("[scheduler]\nperiod_us = 0\n", 2, "scheduler.period_us", "1 to 100000"),
+        ("[scheduler]\nboost = 2.5\n", 2, "scheduler.boost", "0.001 to 2"),
         ("[scheduler]\nprotection = 'on'\n", 2, "scheduler.protection", "boolean"),
         ("[cache]\nexact_entries = 63\n", 2, "cache.exact_entries", "64 to 16777216"),
         ("[cache]\nmegaflows_per_tenant = 0\n", 2, "cache.megaflows_per_tenant", "1 to"),

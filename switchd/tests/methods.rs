@@ -279,6 +279,61 @@ fn protection_is_toggled_on_the_running_switch() {
 }
 
 #[test]
+fn the_refill_is_changed_back_and_forth_on_the_running_switch() {
+    let dir = directory();
+    let daemon =
+        Daemon::start(dir.path(), "[scheduler]\nrefill = 'coordinator'\nperiod_us = 500\n");
+    let started = json!({
+        "refill": "coordinator", "period_us": 500, "boost": 0.85, "quantum_cycles": 5000,
+        "cap_cycles": 15_000, "floor_cycles": 1_000_000, "horizon_cycles": 1_000_000
+    });
+    assert_eq!(daemon.call("scheduler_get", json!({})), started);
+    let cap = |daemon: &Daemon, tenant| {
+        daemon.call("tenant_get", json!({"tenant": tenant}))["cap_cycles"].clone()
+    };
+    daemon.call("tenant_set", json!({"tenant": "own", "cap_cycles": 12_000}));
+    daemon.call("tenant_set", json!({"tenant": "plain"}));
+    assert_eq!((cap(&daemon, "own"), cap(&daemon, "plain")), (json!(12_000), json!(15_000)));
+    for _ in 0..3 {
+        let local = daemon.call("scheduler_set", json!({"refill": "local"}));
+        assert_eq!((&local["refill"], &local["cap_cycles"]), (&json!("local"), &json!(20_000)));
+        assert_eq!((cap(&daemon, "own"), cap(&daemon, "plain")), (json!(12_000), json!(20_000)));
+        assert_eq!(daemon.call("scheduler_set", json!({"refill": "coordinator"})), started);
+    }
+    let swept = daemon.call(
+        "scheduler_set",
+        json!({"period_us": 1, "boost": 1.1, "quantum_cycles": 1000, "cap_cycles": 2000, "refill": "local"}),
+    );
+    assert_eq!((&swept["boost"], &swept["cap_cycles"]), (&json!(1.1), &json!(2000)));
+    daemon.stop();
+}
+
+#[test]
+fn a_refused_knob_of_the_scheduler_is_named_and_changes_nothing() {
+    let dir = directory();
+    let daemon = Daemon::start(dir.path(), "");
+    daemon.call("tenant_set", json!({"tenant": "vm1", "cap_cycles": 12_000}));
+    let before = daemon.call("scheduler_get", json!({}));
+    for (params, wanted) in [
+        (json!({"refill": "remote"}), "`refill`: a refill is \"local\" or \"coordinator\""),
+        (json!({"boost": 0}), "`boost`: boost is 0; it must be 0.001 to 2"),
+        (json!({"boost": 0.8501}), "at most three decimals"),
+        (json!({"period_us": 0}), "period_us is 0; it must be 1 to 100000"),
+        (json!({"period_us": 100_001}), "period_us is 100001; it must be 1 to 100000"),
+        (json!({"quantum_cycles": 0}), "quantum_cycles is 0; it must be 1 to"),
+        (json!({"cap_cycles": 9999}), "cap_cycles is 9999; it must be 10000 (two quanta) to"),
+        (json!({"quantum_cycles": 6001}), "tenant \"vm1\": cap_cycles is 12000; it must be 12002"),
+        (json!({"horizon_cycles": 5}), "horizon_cycles is 5; it must be at least 1000000"),
+        (json!({"refil": "local"}), "unknown parameter \"refil\""),
+    ] {
+        let (_, message) = daemon.refusal("scheduler_set", params);
+        assert!(message.contains(wanted), "{message} lacks {wanted}");
+        assert_eq!(daemon.call("scheduler_get", json!({})), before);
+    }
+    daemon.stop();
+}
+
+#[test]
 fn every_listed_method_exists_and_others_do_not() {
     let dir = directory();
     let daemon = Daemon::start(dir.path(), "");

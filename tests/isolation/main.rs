@@ -27,6 +27,7 @@ promises! {
     closure: shares::closure;
     share: shares::share;
     share_is_of_cycles_not_of_turns: shares::share_is_of_cycles_not_of_turns;
+    share_under_either_refill: shares::share_under_either_refill;
     tail: latency::tail;
     waking_tenant: latency::waking_tenant;
     storms_paid_by_sender: storms::storms_paid_by_sender;

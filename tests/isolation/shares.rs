@@ -1,6 +1,7 @@
 //! The books close, and weights decide who gets a busy core.
 
 use anyhow::ensure;
+use serde_json::json;
 
 use crate::scene::{Scene, WINDOW_CYCLES, always, frame};
 
@@ -69,5 +70,37 @@ pub(crate) fn share_is_of_cycles_not_of_turns() -> anyhow::Result<()> {
     scene.protect(true)?;
     let on = scene.window(WINDOW_CYCLES)?.grown;
     ensure!(within(on.share("cheap"), 0.5, 0.01), "protected, each gets its share: {on:?}");
+    scene.lab.switch.stop()
+}
+
+/// Shares hold under a local refill whoever had it before. Under a coordinator, a tenant has its part
+/// among all that are registered, and what those without work leave is divided turn by turn.
+pub(crate) fn share_under_either_refill() -> anyhow::Result<()> {
+    const BOOST: f64 = 0.9;
+    let mut scene = Scene::new("")?;
+    scene.saturating(&[("a", 4), ("b", 4)])?;
+    scene.weigh("b", 3.0)?;
+    for idle_weight in [1.0, 4.0] {
+        // Long periods, and a cap that carries over them: the coordinator has no core to itself here.
+        let coordinated = json!({
+            "refill": "coordinator", "period_us": 1000, "boost": BOOST, "cap_cycles": 50_000_000
+        });
+        scene.call("scheduler_set", coordinated)?;
+        // A tenant that never has work.
+        scene.weigh("sink", idle_weight)?;
+        scene.window(WINDOW_CYCLES)?;
+        let grown = scene.window(2 * WINDOW_CYCLES)?.grown;
+        let busy = grown.busy() as f64 / grown.elapsed as f64;
+        let granted = |weight: f64| BOOST * weight / (4.0 + idle_weight) / busy;
+        let slack = (1.0 - granted(4.0)) / 2.0;
+        let wanted = granted(1.0) + slack;
+        ensure!(
+            within(grown.share("a"), wanted, 0.04),
+            "beside an idle weight of {idle_weight}, {wanted:.3} of the core are a's: {grown:?}"
+        );
+        scene.call("scheduler_set", json!({"refill": "local", "cap_cycles": 20_000}))?;
+        let grown = scene.window(WINDOW_CYCLES)?.grown;
+        ensure!(within(grown.share("a"), 0.25, 0.01), "local, weights hold: {grown:?}");
+    }
     scene.lab.switch.stop()
 }

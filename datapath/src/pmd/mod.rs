@@ -6,6 +6,7 @@ pub(crate) mod bench;
 mod cache;
 mod egress;
 mod frames;
+mod granted;
 mod handed;
 mod macs;
 mod owned;
@@ -35,6 +36,7 @@ pub(crate) use self::tenants::TenantSlot;
 use self::accounts::Accounts;
 use self::cache::FlowCache;
 use self::egress::Egress;
+use self::granted::GrantCursor;
 use self::macs::MacTable;
 use self::ports::{PortTable, RingRef};
 use self::received::Attribution;
@@ -78,6 +80,7 @@ pub(crate) struct Pmd {
     /// Rings that are not known to have work.
     back_off: Backoff,
     looks: u64,
+    grant_cursor: GrantCursor,
     cache: FlowCache,
     burst: Burst,
     egress: Egress,
@@ -138,6 +141,7 @@ impl Pmd {
             tenants: TenantTable::new(),
             back_off: Backoff::new(rings, QUIET_RING_LATE_US * us_cycles),
             looks: 0,
+            grant_cursor: GrantCursor::default(),
             cache: FlowCache::new(index, exact, megaflows, homeward),
             burst: Burst::new(),
             egress: Egress::new(index, handoff_out),
@@ -169,6 +173,7 @@ impl Pmd {
         while !self.stopping {
             let system_before = self.accounts.system_cycles();
             let mut moved = self.take_mail() | self.take_portless();
+            self.take_grants();
             let received = self.take_handed_frames() | self.take_received();
             let now_tsc = self.accounts.last_tsc();
             self.look_around(now_tsc);

@@ -67,6 +67,8 @@ impl Pmd {
             Mail::TenantRemove(tenant) => {
                 let _ = self.accounts.scheduler.tenant_remove(tenant);
                 self.accounts.retire(tenant);
+                // The next one with its index is granted its own.
+                let _ = self.shared.grants.take(tenant);
                 if let Some(cells) = self.shared.tenants.get(usize::from(tenant.0)) {
                     cells.clear();
                 }
@@ -108,6 +110,17 @@ impl Pmd {
             }
             Mail::Protection(on) => {
                 self.accounts.scheduler.set_protection(on);
+                None
+            }
+            Mail::Scheduler(config) => {
+                // The control side has validated it.
+                let _ = self.accounts.scheduler.set_config(config);
+                let grants = &self.shared.grants;
+                self.tenants.each(|slot| _ = grants.take(slot.index));
+                None
+            }
+            Mail::TenantKnobs(tenant, knobs) => {
+                let _ = self.accounts.scheduler.set_knobs(tenant, &knobs);
                 None
             }
             Mail::Stop => {

@@ -156,6 +156,11 @@ impl TenantTable {
         self.slots.get_mut(usize::from(index.0)).and_then(Option::as_deref_mut)
     }
 
+    /// The tenants there are.
+    pub(crate) fn indices(&self) -> &[TenantIndex] {
+        &self.present
+    }
+
     /// Every tenant there is, to be changed.
     pub(crate) fn each(&mut self, mut visit: impl FnMut(&mut TenantSlot)) {
         for index in &self.present {

@@ -38,6 +38,9 @@ pub(crate) enum ManageCommand {
     /// The scheduler's gate
     #[command(subcommand)]
     Protection(ProtectionCommand),
+    /// The scheduler's knobs
+    #[command(subcommand)]
+    Scheduler(SchedulerCommand),
     /// The polling cores
     #[command(subcommand)]
     Pmd(PmdCommand),
@@ -186,6 +189,42 @@ pub(crate) enum ProtectionCommand {
     Off,
     /// Say which it is
     Get,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum SchedulerCommand {
+    /// Change knobs; acts at once, and those not given stay
+    Set(SchedulerKnobs),
+    /// Show every knob in force
+    Get,
+}
+
+/// The switch knows the ranges.
+#[derive(Clone, Debug, Args)]
+#[group(required = true, multiple = true)]
+pub(crate) struct SchedulerKnobs {
+    /// Who gives tenants credit: local (the polling cores) or coordinator (a thread, for comparison)
+    #[arg(long)]
+    pub(crate) refill: Option<String>,
+    /// Under a coordinator: microseconds from one grant to the next, 1 to 100000; below 50 its
+    /// thread spins
+    #[arg(long)]
+    pub(crate) period_us: Option<u64>,
+    /// Under a coordinator: part of the elapsed time that is given out, 0.001 to 2
+    #[arg(long)]
+    pub(crate) boost: Option<f64>,
+    /// What one turn of a tenant may cost
+    #[arg(long)]
+    pub(crate) quantum_cycles: Option<u64>,
+    /// Most credit of a tenant that has no cap of its own
+    #[arg(long)]
+    pub(crate) cap_cycles: Option<u64>,
+    /// Most remembered debt of a tenant that has no floor of its own
+    #[arg(long)]
+    pub(crate) floor_cycles: Option<u64>,
+    /// How long a core must be idle before all debts are forgotten
+    #[arg(long)]
+    pub(crate) horizon_cycles: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Subcommand)]

@@ -11,7 +11,7 @@ use clap::{Args, Parser, Subcommand};
 pub(crate) use self::flow::FlowCommand;
 pub(crate) use self::manage::{
     BridgeCommand, ControllerCommand, FdbCommand, ManageCommand, Mode, PmdCommand, PortAdd,
-    PortCommand, ProtectionCommand, TenantCommand, Top, Trace,
+    PortCommand, ProtectionCommand, SchedulerCommand, TenantCommand, Top, Trace,
 };
 
 /// Controls a running Tollgate switch.

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::{
     BridgeCommand, Cli, ControllerCommand, FdbCommand, ManageCommand, Mode, PmdCommand, PortAdd,
-    PortCommand, ProtectionCommand, TenantCommand,
+    PortCommand, ProtectionCommand, SchedulerCommand, TenantCommand,
 };
 use crate::{output, rpc};
 
@@ -45,6 +45,7 @@ pub(crate) fn run(cli: &Cli, command: &ManageCommand) -> anyhow::Result<()> {
             let enabled = matches!(command, ProtectionCommand::On);
             Call::new("protection_set", json!({ "enabled": enabled }), view::nothing)
         }
+        C::Scheduler(command) => scheduler(command),
         C::Pmd(PmdCommand::Stats) => Call::new("pmd_stats", json!({}), pmd::stats),
         C::DumpMegaflows { bridge } => Call::new(
             "megaflow_list",
@@ -137,6 +138,24 @@ fn tenant(command: &TenantCommand) -> Call {
             Call::new("tenant_remove", json!({ "tenant": name }), view::nothing)
         }
         TenantCommand::List => Call::new("tenant_list", json!({}), view::tenants),
+    }
+}
+
+fn scheduler(command: &SchedulerCommand) -> Call {
+    match command {
+        SchedulerCommand::Get => Call::new("scheduler_get", json!({}), view::scheduler),
+        SchedulerCommand::Set(knobs) => {
+            let params = present([
+                ("refill", knobs.refill.clone().map(Value::from)),
+                ("period_us", knobs.period_us.map(Value::from)),
+                ("boost", knobs.boost.map(Value::from)),
+                ("quantum_cycles", knobs.quantum_cycles.map(Value::from)),
+                ("cap_cycles", knobs.cap_cycles.map(Value::from)),
+                ("floor_cycles", knobs.floor_cycles.map(Value::from)),
+                ("horizon_cycles", knobs.horizon_cycles.map(Value::from)),
+            ]);
+            Call::new("scheduler_set", params, view::nothing)
+        }
     }
 }
 

@@ -185,6 +185,17 @@ pub(super) fn protection(result: &Value) -> String {
     }
 }
 
+pub(super) fn scheduler(result: &Value) -> String {
+    let knobs = members(result).map(|(knob, value)| {
+        let value = match value {
+            Value::Number(number) => number.to_string(),
+            other => plain(other),
+        };
+        vec![knob.clone(), value]
+    });
+    table(&[("KNOB", Left), ("VALUE", Left)], knobs.collect(), "")
+}
+
 pub(super) fn version(result: &Value) -> String {
     let switch = match result {
         Value::Object(_) => text(result, "version"),

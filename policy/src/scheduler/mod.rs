@@ -180,6 +180,24 @@ impl Scheduler {
             return;
         }
         self.protection = on;
+        self.reorder();
+    }
+
+    /// Puts other knobs in force on a running switch, another refill included. Tenants' credits
+    /// stay, and so do the caps and floors that they have: [`set_knobs`](Self::set_knobs) sets those.
+    ///
+    /// # Errors
+    /// When a knob is out of range; then nothing is changed.
+    pub fn set_config(&mut self, config: SchedulerConfig) -> Result<(), ConfigError> {
+        config.validate()?;
+        self.config = config;
+        // Debts are waited for in another order under a coordinator.
+        self.reorder();
+        Ok(())
+    }
+
+    /// Queues all that wait anew, by the rules that hold now.
+    fn reorder(&mut self) {
         let mut order = List::EMPTY;
         while let Some((index, _)) = self.ready.pop() {
             self.unpark(TenantIndex(index));
@@ -196,7 +214,7 @@ impl Scheduler {
         self.protection
     }
 
-    /// What the scheduler was made with.
+    /// The knobs in force.
     #[must_use]
     pub fn config(&self) -> &SchedulerConfig {
         &self.config

@@ -7,7 +7,7 @@ use std::path::Path;
 use tollgate_packet::MacAddr;
 
 use super::locate::{KeyPath, Step};
-use super::{Config, FailMode, MAX_QUEUE_PAIRS, PortConfig};
+use super::{Config, FailMode, MAX_QUEUE_PAIRS, NOMINAL_TSC_HZ, PortConfig};
 use crate::limits::{MAX_BRIDGES, MAX_CONTROLLERS, MAX_OFPORT, MAX_SOCKET_PATH_BYTES};
 use crate::names::{check_name, check_tenant_name};
 use crate::pipeline::limits::RULES_PER_TABLE;
@@ -51,7 +51,7 @@ fn check_pmds(config: &Config, found: &mut Found) {
 }
 
 fn check_scheduler(config: &Config, found: &mut Found) {
-    let Err(error) = config.scheduler.policy().validate() else { return };
+    let Err(error) = config.scheduler.check() else { return };
     found.push((path!("scheduler", error.knob), error.to_string()));
 }
 
@@ -75,7 +75,7 @@ fn check_sizes(config: &Config, found: &mut Found) {
 }
 
 fn check_tenants(config: &Config, found: &mut Found) {
-    let scheduler = config.scheduler.policy();
+    let scheduler = config.scheduler.policy(NOMINAL_TSC_HZ);
     for (name, tenant) in &config.tenants {
         if let Err(message) = check_tenant_name(name) {
             found.push((path!("tenants", name.as_str()), message));

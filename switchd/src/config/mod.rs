@@ -1,9 +1,11 @@
 //! The start-up configuration: one TOML file, described key by key in `examples/switchd.toml`.
 
+mod boost;
 mod check;
 mod load;
 mod locate;
 mod mac;
+mod refill;
 mod rx_overrun;
 mod weight;
 
@@ -13,7 +15,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use tollgate_datapath::{DatapathConfig, PortSettings, TenantSettings};
 use tollgate_packet::MacAddr;
-use tollgate_policy::{Refill, RxOverrun, SchedulerConfig, Weight};
+use tollgate_policy::limits::{COORDINATOR_CAP_CYCLES, COORDINATOR_PERIOD_US};
+use tollgate_policy::{Boost, Refill, RxOverrun, SchedulerConfig, Weight};
 
 use crate::control::TenantChange;
 use crate::openflow::Target;
@@ -22,6 +25,8 @@ use crate::pipeline::{Overflow, TableLimits};
 
 pub use check::{check_mac, check_socket_path};
 pub use tollgate_vhost::limits::MAX_QUEUE_PAIRS;
+
+pub use refill::RefillKind;
 
 pub use load::{ConfigError, Problem, load, parse};
 
@@ -61,12 +66,19 @@ pub struct SchedulerSection {
     pub protection: bool,
     /// What one turn may cost.
     pub quantum_cycles: u64,
-    /// Most credit a tenant can hold; by default 4 quanta.
+    /// Most credit a tenant can hold; by default 4 quanta, or 15 000 cycles under a coordinator.
     pub cap_cycles: Option<u64>,
     /// Most debt that is remembered; by default 200 quanta.
     pub floor_cycles: Option<u64>,
     /// How long a tenant without work still counts as active; by default as `floor_cycles`.
     pub horizon_cycles: Option<u64>,
+    /// Who gives tenants their credit.
+    pub refill: RefillKind,
+    /// Under a coordinator: from one grant to the next.
+    pub period_us: u64,
+    /// Under a coordinator: the part of the elapsed time that is given out.
+    #[serde(with = "boost")]
+    pub boost: Boost,
 }
 
 /// `[cache]`
@@ -287,24 +299,49 @@ impl Default for SchedulerSection {
             cap_cycles: None,
             floor_cycles: None,
             horizon_cycles: None,
+            refill: RefillKind::default(),
+            period_us: COORDINATOR_PERIOD_US,
+            boost: Boost::default(),
         }
     }
 }
 
 impl SchedulerSection {
-    /// For the datapath: what is not given follows from the quantum.
-    pub fn policy(&self) -> SchedulerConfig {
+    /// For the datapath, on a clock of `tsc_hz`: what is not given follows from the quantum.
+    pub fn policy(&self, tsc_hz: u64) -> SchedulerConfig {
         let quanta = |count| self.quantum_cycles.saturating_mul(count);
         let floor_cycles = self.floor_cycles.unwrap_or(quanta(200));
+        let (default_cap_cycles, refill) = match self.refill {
+            RefillKind::Local => (quanta(4), Refill::Local),
+            RefillKind::Coordinator => {
+                let period_cycles = tsc_hz.saturating_mul(self.period_us) / 1_000_000;
+                let boost_thousandths = self.boost.thousandths();
+                let refill = Refill::Coordinator { period_cycles, boost_thousandths };
+                (COORDINATOR_CAP_CYCLES.max(quanta(2)), refill)
+            }
+        };
         SchedulerConfig {
             quantum_cycles: self.quantum_cycles,
-            cap_cycles: self.cap_cycles.unwrap_or(quanta(4)),
+            cap_cycles: self.cap_cycles.unwrap_or(default_cap_cycles),
             floor_cycles,
             horizon_cycles: self.horizon_cycles.unwrap_or(floor_cycles),
-            refill: Refill::Local,
+            refill,
         }
     }
+
+    /// Checks every knob, whatever the clock.
+    ///
+    /// # Errors
+    /// Names the first that is out of range, and its range.
+    pub fn check(&self) -> Result<(), tollgate_policy::ConfigError> {
+        SchedulerConfig::check_period_us(self.period_us)?;
+        self.policy(NOMINAL_TSC_HZ).validate()
+    }
 }
+
+/// A clock for checks that come before the real one is measured. In cycles a period of the allowed
+/// range is in range on any.
+pub(crate) const NOMINAL_TSC_HZ: u64 = 1_000_000_000;
 
 impl Default for TenantConfig {
     fn default() -> Self {

@@ -1,6 +1,7 @@
 //! Why the switch refuses an order.
 
 use tollgate_datapath::ControlError;
+use tollgate_policy::ConfigError;
 use tollgate_vhost::SocketError;
 
 use crate::limits::{MAX_BRIDGES, MAX_CONTROLLERS, MAX_OFPORT};
@@ -80,6 +81,14 @@ pub enum Refusal {
     /// More controllers than a bridge can have.
     #[error("a bridge has at most {MAX_CONTROLLERS} controllers")]
     TooManyControllers,
+    /// A scheduler's knob does not go with what was set for a tenant.
+    #[error("tenant {tenant:?}: {source}")]
+    KnobOfTenant {
+        /// Whose.
+        tenant: String,
+        /// Which of its knobs, and the range that it would have.
+        source: ConfigError,
+    },
     /// The datapath refused.
     #[error(transparent)]
     Datapath(#[from] ControlError),

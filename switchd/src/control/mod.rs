@@ -9,6 +9,7 @@ mod links;
 mod of_bridge;
 mod ports;
 mod registry;
+mod scheduler;
 mod tenants;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -27,6 +28,7 @@ pub use bridges::BridgeSummary;
 pub use error::Refusal;
 pub use insight::MegaflowSummary;
 pub use ports::PortSummary;
+pub use scheduler::SchedulerChange;
 pub use tenants::{TenantChange, TenantSummary};
 
 use links::LinkWatch;
@@ -96,6 +98,10 @@ impl Switch {
     /// The first refusal, with the name of what was refused.
     pub fn populate(&self, config: &Config) -> anyhow::Result<()> {
         use anyhow::Context as _;
+        {
+            let _change = self.change()?;
+            self.replace_scheduler(config.scheduler.clone()).context("[scheduler]")?;
+        }
         for (name, tenant) in &config.tenants {
             self.tenant_set(name, tenant.change()).with_context(|| format!("tenant {name}"))?;
         }

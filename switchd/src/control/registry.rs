@@ -10,7 +10,7 @@ use tollgate_packet::MacAddr;
 use tollgate_policy::TenantIndex;
 use tollgate_vhost::{PortSocket, PortStatus};
 
-use crate::config::PortMode;
+use crate::config::{PortMode, SchedulerSection};
 use crate::limits::MAX_OFPORT;
 use crate::openflow::BridgeServer;
 use crate::pipeline::BridgeId;
@@ -20,6 +20,8 @@ pub(super) struct Registry {
     pub(super) bridges: BTreeMap<String, BridgeEntry>,
     pub(super) ports: BTreeMap<String, PortEntry>,
     pub(super) tenants: BTreeMap<String, TenantEntry>,
+    /// As it was set; the datapath has what follows from it.
+    pub(super) scheduler: SchedulerSection,
 }
 
 #[derive(Debug)]

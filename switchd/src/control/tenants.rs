@@ -131,7 +131,7 @@ impl Switch {
     fn summary(&self, name: &str, entry: &TenantEntry, ports: Vec<String>) -> TenantSummary {
         let (settings, scheduler) = (entry.settings, self.datapath.scheduler());
         // Settings in force were checked before.
-        let knobs = settings.knobs(scheduler).unwrap_or_else(|_| TenantKnobs::new(scheduler));
+        let knobs = settings.knobs(&scheduler).unwrap_or_else(|_| TenantKnobs::new(&scheduler));
         let megaflows = settings.megaflows;
         let megaflows = megaflows.unwrap_or_else(|| self.pipeline.megaflows_per_tenant() as u64);
         let knobs = TenantKnobs { megaflows, ..knobs };

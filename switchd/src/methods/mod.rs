@@ -4,6 +4,7 @@ mod bridges;
 mod controllers;
 mod flows;
 mod ports;
+mod scheduler;
 mod stats;
 mod tenants;
 mod traces;
@@ -38,6 +39,8 @@ const METHODS: &[Method] = &[
     Method { name: "protection_get", call: tenants::protection_get },
     Method { name: "protection_set", call: tenants::protection_set },
     Method { name: "rpc_get_methods", call: rpc_get_methods },
+    Method { name: "scheduler_get", call: scheduler::get },
+    Method { name: "scheduler_set", call: scheduler::set },
     Method { name: "tenant_get", call: tenants::get },
     Method { name: "tenant_list", call: tenants::list },
     Method { name: "tenant_remove", call: tenants::remove },
