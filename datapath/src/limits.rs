@@ -13,6 +13,10 @@ pub const MAX_QUEUE_PAIRS: usize = 8;
 /// Packets of one task.
 pub const TASK_PACKETS: usize = 32;
 
+/// Packets to one port, one after the other, that are copied there at once; fewer among others are
+/// listed first, so that each port's copies are made together.
+pub const SHORT_RUN_PACKETS: usize = 4;
+
 /// Copies that wait for delivery before they are written out. Twice a task's packets, so that a
 /// unicast burst is delivered in one go and a mirror in few.
 pub const PENDING_OUTPUTS: usize = 64;

@@ -77,6 +77,7 @@ pub(crate) struct PmdShared {
     pub(crate) cut_tasks: AtomicU64,
     pub(crate) packets: AtomicU64,
     pub(crate) ring_looks: AtomicU64,
+    pub(crate) port_hits: AtomicU64,
     pub(crate) exact_hits: AtomicU64,
     pub(crate) megaflow_hits: AtomicU64,
     pub(crate) subtable_probes: AtomicU64,
@@ -110,6 +111,7 @@ impl PmdShared {
             cut_tasks: zero(),
             packets: zero(),
             ring_looks: zero(),
+            port_hits: zero(),
             exact_hits: zero(),
             megaflow_hits: zero(),
             subtable_probes: zero(),
@@ -143,6 +145,7 @@ impl PmdShared {
             cut_tasks: load(&self.cut_tasks),
             packets: load(&self.packets),
             ring_looks: load(&self.ring_looks),
+            port_hits: load(&self.port_hits),
             exact_hits: load(&self.exact_hits),
             megaflow_hits: load(&self.megaflow_hits),
             subtable_probes: load(&self.subtable_probes),
@@ -218,6 +221,8 @@ pub struct PmdSnapshot {
     /// Looks at rings that were not known to have work, without those of turns that had nothing else
     /// to do.
     pub ring_looks: u64,
+    /// Packets decided on by their port of entry alone: the rules look at nothing else.
+    pub port_hits: u64,
     /// Packets decided by the exact-match table.
     pub exact_hits: u64,
     /// Packets decided by a megaflow lookup.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tollgate_packet::{FlowKey, HeaderBuf, Layout};
 
+use crate::copy;
 use crate::limits::{BURST_PACKETS, BURST_SEGMENTS};
 use crate::segment::{Segment, payload_len};
 
@@ -125,6 +126,15 @@ impl Burst {
         live(&self.segments, self.segments_len, range)
     }
 
+    /// Packets with their payloads, from `first` on.
+    #[inline]
+    pub fn frames_from(&self, first: usize) -> impl Iterator<Item = (&Packet, &[Segment<'_>])> {
+        let packets = self.packets().get(first..).unwrap_or_default();
+        packets
+            .iter()
+            .map(|packet| (packet, live(&self.segments, self.segments_len, segment_range(packet))))
+    }
+
     /// One packet, to be changed, and its payload.
     #[inline]
     pub fn packet_and_payload(&mut self, index: usize) -> Option<(&mut Packet, &[Segment<'_>])> {
@@ -139,6 +149,53 @@ impl Burst {
         self.len = 0;
         self.segments_len = 0;
         self.mappings.clear();
+    }
+
+    /// Appends the packet of a frame that lies in one piece in `mapping`: the start of it is copied,
+    /// the rest is its payload.
+    ///
+    /// # Errors
+    /// When the burst has no room; nothing is changed.
+    ///
+    /// # Safety
+    /// `frame_len` bytes at `frame` stay mapped and readable as long as `mapping` is held.
+    #[inline]
+    pub unsafe fn push_contiguous(
+        &mut self,
+        frame: *const u8,
+        frame_len: u32,
+        mapping: &Mapping,
+    ) -> Result<(), BurstFull> {
+        let packet = self.packets.get_mut(self.len).ok_or(BurstFull)?;
+        let header = packet.header.reset(frame_len as usize);
+        let copied = header.len() as u32;
+        packet.frame_len = frame_len;
+        packet.segments_first = self.segments_len as u32;
+        packet.segments_count = 0;
+        // SAFETY: `reset` gives no more than the `frame_len` bytes that the caller vouches for.
+        unsafe { copy::copy_in(frame, header) };
+        if copied < frame_len {
+            let slot = self.segments.get_mut(self.segments_len).ok_or(BurstFull)?;
+            // SAFETY: the rest of the same bytes. The mapping outlives the segment, see
+            // `PacketWriter::push_segment`: it is held before the segment can be seen.
+            *slot = unsafe {
+                Segment::from_raw(frame.wrapping_add(copied as usize), frame_len - copied)
+            };
+            packet.segments_count = 1;
+            self.segments_len += 1;
+            self.hold(mapping);
+        }
+        self.len += 1;
+        Ok(())
+    }
+
+    /// Keeps `mapping` until the burst is cleared.
+    #[inline]
+    fn hold(&mut self, mapping: &Mapping) {
+        if !self.mappings.last().is_some_and(|held| Arc::ptr_eq(held, mapping)) {
+            // At most one entry per packet, and as many were allocated: this never grows.
+            self.mappings.push(Arc::clone(mapping));
+        }
     }
 
     /// Starts a packet whose segments will lie in `mapping`; `None` when the burst is full.
@@ -189,9 +246,9 @@ pub struct PacketWriter<'a> {
     segments_len: usize,
 }
 
-/// The burst has no room for another segment.
+/// The burst has no room for another packet or segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SegmentsFull;
+pub struct BurstFull;
 
 impl PacketWriter<'_> {
     /// The header, to be filled.
@@ -213,12 +270,8 @@ impl PacketWriter<'_> {
     /// # Safety
     /// The bytes stay mapped and readable as long as the mapping given to [`Burst::begin`] is held.
     #[inline]
-    pub unsafe fn push_segment(
-        &mut self,
-        address: *const u8,
-        len: u32,
-    ) -> Result<(), SegmentsFull> {
-        let slot = self.burst.segments.get_mut(self.segments_len).ok_or(SegmentsFull)?;
+    pub unsafe fn push_segment(&mut self, address: *const u8, len: u32) -> Result<(), BurstFull> {
+        let slot = self.burst.segments.get_mut(self.segments_len).ok_or(BurstFull)?;
         // SAFETY: the mapping outlives the segment: `commit` makes the burst hold it before the
         // segment can be seen, and `Burst::payload` hands segments out with the lifetime of a
         // borrow of the burst, which `clear` (the only place that lets mappings go, needing
@@ -236,11 +289,8 @@ impl PacketWriter<'_> {
         let payload_len = payload_len(payload);
         let frame_len = self.header().len() + payload_len;
         let Self { burst, mapping, segments_len } = self;
-        if segments_len > first
-            && !burst.mappings.last().is_some_and(|held| Arc::ptr_eq(held, mapping))
-        {
-            // At most one entry per packet, and as many were allocated: this never grows.
-            burst.mappings.push(Arc::clone(mapping));
+        if segments_len > first {
+            burst.hold(mapping);
         }
         if let Some(packet) = burst.packets.get_mut(burst.len) {
             packet.frame_len = u32::try_from(frame_len).unwrap_or(u32::MAX);
@@ -334,7 +384,7 @@ mod tests {
             unsafe { writer.push_segment(address, 8) }.unwrap();
         }
         // SAFETY: as above.
-        assert_eq!(unsafe { writer.push_segment(address, 8) }, Err(SegmentsFull));
+        assert_eq!(unsafe { writer.push_segment(address, 8) }, Err(BurstFull));
     }
 
     #[test]

@@ -61,6 +61,25 @@ pub unsafe fn copy_out(src: &[u8], dst: *mut u8) {
     unsafe { copy_racing(src.as_ptr(), dst, src.len()) }
 }
 
+/// Loads two bytes, exactly once.
+///
+/// # Safety
+/// 2 bytes at `src` are mapped readable. No alignment is needed.
+#[inline(always)]
+pub unsafe fn load_u16(src: *const u8) -> u16 {
+    let value: u32;
+    // SAFETY: one load of the 2 bytes that the caller vouches for; nothing else is touched.
+    unsafe {
+        asm!(
+            "movzx {value:e}, word ptr [{src}]",
+            src = in(reg) src,
+            value = out(reg) value,
+            options(nostack, preserves_flags),
+        );
+    }
+    value as u16
+}
+
 /// Loads two adjacent 64-bit words (a descriptor), each exactly once, in that order.
 ///
 /// # Safety
@@ -284,6 +303,9 @@ mod tests {
         let [low, high] = unsafe { load_pair(bytes.as_ptr().wrapping_add(1)) };
         assert_eq!(low.to_le_bytes(), bytes[1..9]);
         assert_eq!(high.to_le_bytes(), bytes[9..17]);
+        // SAFETY: 5 bytes are there.
+        let pair = unsafe { load_u16(bytes.as_ptr().wrapping_add(3)) };
+        assert_eq!(pair.to_le_bytes(), bytes[3..5]);
         let mut value: [u8; 12] = bytes[3..15].try_into().unwrap();
         // SAFETY: 15 bytes are there.
         assert!(unsafe { equals_12(bytes.as_ptr().wrapping_add(3), &value) });

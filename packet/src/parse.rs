@@ -46,20 +46,38 @@ pub struct Parsed {
 /// and flow label (its `ip_proto` is zero), so that they can be edited.
 #[inline]
 pub fn parse(header: &[u8], frame_len: u32, in_port: PortIndex) -> Parsed {
-    let mut parsed = Parsed {
-        key: FlowKey { in_port: u32::from(in_port.0), ..FlowKey::default() },
-        layout: Layout::default(),
-    };
+    let mut parsed = Parsed::default();
+    parse_into(header, frame_len, in_port, &mut parsed.key, &mut parsed.layout);
+    parsed
+}
+
+/// As [`parse`], but overwrites a key and a layout where they are.
+#[inline]
+pub fn parse_into(
+    header: &[u8],
+    frame_len: u32,
+    in_port: PortIndex,
+    key: &mut FlowKey,
+    layout: &mut Layout,
+) {
+    *key = FlowKey { in_port: u32::from(in_port.0), ..FlowKey::ZERO };
+    *layout = Layout::default();
     let frame = Frame { len: frame_len as usize, bytes: cut(header, frame_len as usize) };
-    if let Some(offset) = parsed.read_ethernet(frame.bytes) {
-        match parsed.key.eth_type {
-            ETHERTYPE_IPV4 => parsed.read_ipv4(frame, offset),
-            ETHERTYPE_IPV6 => parsed.read_ipv6(frame, offset),
-            ETHERTYPE_ARP | ETHERTYPE_RARP => parsed.read_arp(frame.bytes, offset),
+    let mut reader = Reader { key, layout };
+    if let Some(offset) = reader.read_ethernet(frame.bytes) {
+        match reader.key.eth_type {
+            ETHERTYPE_IPV4 => reader.read_ipv4(frame, offset),
+            ETHERTYPE_IPV6 => reader.read_ipv6(frame, offset),
+            ETHERTYPE_ARP | ETHERTYPE_RARP => reader.read_arp(frame.bytes, offset),
             _ => {}
         }
     }
-    parsed
+}
+
+/// Where the fields go.
+struct Reader<'a> {
+    key: &'a mut FlowKey,
+    layout: &'a mut Layout,
 }
 
 /// A frame, as far as it is readable.
@@ -70,7 +88,7 @@ struct Frame<'a> {
     bytes: &'a [u8],
 }
 
-impl Parsed {
+impl Reader<'_> {
     /// Reads addresses, tags and the EtherType; returns where layer 3 starts.
     #[inline]
     fn read_ethernet(&mut self, bytes: &[u8]) -> Option<usize> {

@@ -9,6 +9,7 @@ use std::fmt;
 use virtio_bindings::virtio_ring::{VRING_DESC_F_INDIRECT, VRING_DESC_F_NEXT, VRING_DESC_F_WRITE};
 
 use crate::limits::MAX_CHAIN_DESCRIPTORS;
+use crate::memory::Near;
 use crate::shared::{Descriptor, SharedRing};
 use crate::status::RingFault;
 
@@ -114,7 +115,7 @@ pub(crate) fn collect(
     ring: &SharedRing,
     walk: Walk,
     first: Descriptor,
-    hint: &mut usize,
+    near: &mut Near,
     pieces: &mut Pieces,
 ) -> Result<(), ChainError> {
     let mut table = Table::Ring;
@@ -126,7 +127,7 @@ pub(crate) fn collect(
             loops = LoopGuard::new();
             0
         } else {
-            take_buffer(ring, walk, &descriptor, hint, pieces)?;
+            take_buffer(ring, walk, &descriptor, near, pieces)?;
             let enough = walk.direction == Direction::ToGuest && pieces.bytes >= walk.bytes_wanted;
             if enough || descriptor.flags & NEXT == 0 {
                 return Ok(());
@@ -134,7 +135,7 @@ pub(crate) fn collect(
             descriptor.next
         };
         loops.visit(next)?;
-        descriptor = table.load(ring, next, hint)?;
+        descriptor = table.load(ring, next, near)?;
     }
     Err(ChainError::TooLong)
 }
@@ -144,7 +145,7 @@ fn take_buffer(
     ring: &SharedRing,
     walk: Walk,
     descriptor: &Descriptor,
-    hint: &mut usize,
+    near: &mut Near,
     pieces: &mut Pieces,
 ) -> Result<(), ChainError> {
     let writable = descriptor.flags & WRITE != 0;
@@ -157,7 +158,7 @@ fn take_buffer(
     let mut left = descriptor.len;
     loop {
         // Also for a length of 0: the address must be good (CVE-2020-10725).
-        let (host, room) = ring.memory().at(address, hint).ok_or(RingFault::BadAddress)?;
+        let (host, room) = ring.memory().at(address, near).ok_or(RingFault::BadAddress)?;
         let len = u64::from(left).min(room) as u32;
         if pieces.bytes >= walk.bytes_wanted {
             pieces.bytes += u64::from(len);
@@ -208,12 +209,7 @@ impl Table {
         }
     }
 
-    fn load(
-        self,
-        ring: &SharedRing,
-        index: u16,
-        hint: &mut usize,
-    ) -> Result<Descriptor, RingFault> {
+    fn load(self, ring: &SharedRing, index: u16, near: &mut Near) -> Result<Descriptor, RingFault> {
         match self {
             Self::Ring => ring.descriptor(index).ok_or(RingFault::NextOutOfRange),
             Self::Indirect { guest_address, entries } => {
@@ -223,7 +219,7 @@ impl Table {
                 let offset = u64::from(index) * u64::from(DESCRIPTOR_BYTES);
                 let address = guest_address.checked_add(offset).ok_or(RingFault::BadAddress)?;
                 // Entry by entry, so that a table may span regions (but an entry may not).
-                match ring.memory().at(address, hint) {
+                match ring.memory().at(address, near) {
                     Some((host, room)) if room >= u64::from(DESCRIPTOR_BYTES) => {
                         // SAFETY: `room` bytes from `host` are mapped while `ring` holds its
                         // memory.

@@ -5,7 +5,7 @@ use tollgate_frame::segment::payload_len;
 use tollgate_frame::{DropReason, Segment, Sink, copy};
 
 use crate::chain::{self, ChainError, Cursor};
-use crate::limits::{MAX_BUFFERS_PER_FRAME, MAX_FRAME_BYTES};
+use crate::limits::{MAX_BUFFERS_PER_FRAME, MAX_FRAME_BYTES, STAGED_ENTRIES};
 use crate::ring::{ActiveVring, Entry};
 
 /// The virtio-net header with `num_buffers`; the legacy one is its first 10 bytes.
@@ -43,36 +43,52 @@ impl ActiveVring {
     ///
     /// # Errors
     /// Why the frame is dropped; the ring is as it was, or quarantined.
-    #[inline]
+    #[inline(always)]
     pub fn deliver(&mut self, header: &[u8], payload: &[Segment<'_>]) -> Result<(), DropReason> {
+        let frame_len = header.len() + payload_len(payload);
+        // By far the most common: one buffer, writable, in one region, large enough. A ring with
+        // anything staged is not quarantined.
+        if frame_len <= MAX_FRAME_BYTES as usize
+            && let Some(Entry { head, descriptor, host }) = self.staged()
+            && descriptor.flags == WRITABLE
+            && !host.is_null()
+        {
+            // Fits: at most MAX_FRAME_BYTES and a header.
+            let wanted = (self.net_header_bytes + frame_len) as u32;
+            if descriptor.len >= wanted {
+                // SAFETY: `wanted` <= descriptor.len bytes from `host` are mapped writable while
+                // the ring holds its memory (`Entry`), and it is the length of all that is written.
+                unsafe { self.write_contiguous(host, header, payload) };
+                self.use_buffer(head, wanted);
+                self.advance(1);
+                return Ok(());
+            }
+        }
+        self.deliver_any(header, payload, frame_len)
+    }
+
+    /// A frame into whatever there is.
+    #[inline(never)]
+    fn deliver_any(
+        &mut self,
+        header: &[u8],
+        payload: &[Segment<'_>],
+        frame_len: usize,
+    ) -> Result<(), DropReason> {
         if self.fault().is_some() {
             return Err(DropReason::TxFault);
         }
-        let frame_len = header.len() + payload_len(payload);
         if frame_len > MAX_FRAME_BYTES as usize {
             return Err(DropReason::TxTooLong);
         }
-        // At most MAX_FRAME_BYTES and a header: fits.
-        let wanted = (self.net_header_bytes + frame_len) as u32;
         if self.available() == 0 {
             return Err(self.no_buffer());
         }
-        let entry = self.next_buffer(0)?;
-        let first = &entry.descriptor;
-        // By far the most common: one buffer, writable, in one region, large enough.
-        if first.flags == WRITABLE
-            && first.len >= wanted
-            && let Some((host, room)) = self.shared.memory().at(first.address, &mut self.hint)
-            && u64::from(first.len) <= room
-        {
-            // SAFETY: `wanted` <= first.len <= room bytes from `host` are mapped writable while the
-            // ring holds its memory, and `wanted` is the length of all that is written.
-            unsafe { self.write_contiguous(host, header, payload) };
-            self.use_buffer(entry.head, wanted);
-            self.advance(1);
-            return Ok(());
-        }
-        self.deliver_scattered(entry, header, payload, wanted)
+        // For the frames after this one.
+        self.stage(STAGED_ENTRIES as u16);
+        let first = self.next_buffer(0)?;
+        let wanted = (self.net_header_bytes + frame_len) as u32;
+        self.deliver_scattered(first, header, payload, wanted)
     }
 
     /// Reads ahead for `frames` deliveries to come, so that their cache misses overlap.
@@ -128,7 +144,7 @@ impl ActiveVring {
         loop {
             let before = self.pieces.bytes();
             let walk = self.walk(u64::from(wanted));
-            chain::collect(&self.shared, walk, entry.descriptor, &mut self.hint, &mut self.pieces)
+            chain::collect(&self.shared, walk, entry.descriptor, &mut self.near, &mut self.pieces)
                 .map_err(|error| self.refuse(error))?;
             let after = self.pieces.bytes().min(u64::from(wanted));
             self.used_buffers.push(entry.head, (after - before) as u32)?;

@@ -148,37 +148,24 @@ impl ActiveVring {
         self.publish_used()
     }
 
-    #[inline]
+    #[inline(always)]
     fn fetch_one(&mut self, entry: &Entry, burst: &mut Burst) -> Result<(), Refused> {
-        let first = &entry.descriptor;
+        let Entry { descriptor: first, host, .. } = entry;
         // By far the most common: one buffer in one region.
-        if first.flags == 0
-            && let Some((host, room)) = self.shared.memory().at(first.address, &mut self.hint)
-            && u64::from(first.len) <= room
-        {
-            let header_bytes = self.net_header_bytes as u32;
-            let frame_len = first.len.saturating_sub(header_bytes);
+        if first.flags == 0 && !host.is_null() {
+            let header_bytes = self.net_header_bytes;
+            let frame_len = first.len.saturating_sub(header_bytes as u32);
             check_len(u64::from(frame_len))?;
-            // SAFETY: `room` bytes from `host` are mapped while the ring holds its memory, and the
-            // two bytes are there: check_len left at least MIN_FRAME_BYTES after the header.
-            let offload = unsafe { read_offload(host) };
-            if asks_for_offload(offload) {
+            // SAFETY: `first.len` bytes from `host` are mapped while the ring holds its memory
+            // (`Entry`), and check_len left at least MIN_FRAME_BYTES of them after the header.
+            let [flags, gso_type] = unsafe { copy::load_u16(*host) }.to_le_bytes();
+            if asks_for_offload([flags, gso_type]) {
                 return Err(Refused::Drop(DropReason::RxBadOffload));
             }
-            let frame = host.wrapping_add(self.net_header_bytes);
-            let mut packet = burst.begin(&self.mapping).ok_or(Refused::Later)?;
-            let header = packet.header().reset(frame_len as usize);
-            let copied = header.len();
-            // SAFETY: `frame` has `frame_len` mapped bytes (see above) and `reset` gives no more.
-            unsafe { copy::copy_in(frame, header) };
-            if copied < frame_len as usize {
-                let rest = frame_len - copied as u32;
-                // SAFETY: the rest of the same bytes; `mapping` is the memory that they lie in.
-                unsafe { packet.push_segment(frame.wrapping_add(copied), rest) }
-                    .map_err(|_| Refused::Later)?;
-            }
-            packet.commit();
-            return Ok(());
+            let frame = host.wrapping_add(header_bytes);
+            // SAFETY: the `frame_len` bytes after the header, in the memory that `mapping` is.
+            let pushed = unsafe { burst.push_contiguous(frame, frame_len, &self.mapping) };
+            return pushed.map_err(|_| Refused::Later);
         }
         self.fetch_chain(entry, burst)
     }
@@ -189,7 +176,7 @@ impl ActiveVring {
         // One byte more than allowed, so that a longer chain shows.
         let walk = self.walk(header_bytes as u64 + u64::from(MAX_FRAME_BYTES) + 1);
         self.pieces.clear();
-        chain::collect(&self.shared, walk, entry.descriptor, &mut self.hint, &mut self.pieces)
+        chain::collect(&self.shared, walk, entry.descriptor, &mut self.near, &mut self.pieces)
             .map_err(|error| match error {
                 ChainError::Fault(fault) => Refused::Fault(fault),
                 ChainError::TooLong => Refused::Drop(DropReason::RxTooManySegments),
@@ -247,26 +234,14 @@ impl Fetched {
     }
 }
 
-fn check_len(frame_len: u64) -> Result<(), Refused> {
-    if frame_len < u64::from(MIN_FRAME_BYTES) {
-        return Err(Refused::Drop(DropReason::RxTooShort));
-    }
-    if frame_len > u64::from(MAX_FRAME_BYTES) {
-        return Err(Refused::Drop(DropReason::RxTooLong));
-    }
-    Ok(())
-}
-
-/// Flags and GSO type of the virtio-net header.
-///
-/// # Safety
-/// Two bytes at `header` are mapped readable.
 #[inline(always)]
-unsafe fn read_offload(header: *const u8) -> [u8; 2] {
-    let mut offload = [0; 2];
-    // SAFETY: the caller's contract.
-    unsafe { copy::copy_in(header, &mut offload) };
-    offload
+fn check_len(frame_len: u64) -> Result<(), Refused> {
+    let (min, max) = (u64::from(MIN_FRAME_BYTES), u64::from(MAX_FRAME_BYTES));
+    if (min..=max).contains(&frame_len) {
+        return Ok(());
+    }
+    let reason = if frame_len < min { DropReason::RxTooShort } else { DropReason::RxTooLong };
+    Err(Refused::Drop(reason))
 }
 
 /// No checksum or segmentation offload is ever offered, so a header that asks for one is not to be

@@ -65,6 +65,29 @@ struct Region {
     mapping: Arc<MmapRegion>,
 }
 
+/// A region by itself: who asks for one address asks for others nearby. To be used with the table
+/// that it came from.
+#[derive(Clone, Copy)]
+pub(crate) struct Near {
+    guest_address: u64,
+    size: u64,
+    host: HostAddress,
+}
+
+impl Near {
+    /// No region.
+    pub(crate) const NOWHERE: Self =
+        Self { guest_address: 0, size: 0, host: HostAddress(std::ptr::null_mut()) };
+
+    #[inline(always)]
+    fn at(&self, guest_address: u64) -> Option<(*mut u8, u64)> {
+        let offset = guest_address.wrapping_sub(self.guest_address);
+        // Lossless: usize has 64 bits on the only architecture that builds.
+        (offset < self.size)
+            .then(|| (self.host.0.wrapping_add(offset as usize), self.size - offset))
+    }
+}
+
 #[derive(Clone, Copy)]
 struct HostAddress(*mut u8);
 
@@ -138,21 +161,24 @@ impl GuestMemory {
     }
 
     /// The host address of guest physical address `guest_address` and how many bytes of its region
-    /// follow (at least 1). `hint` remembers the region of the last hit.
-    #[inline]
-    pub(crate) fn at(&self, guest_address: u64, hint: &mut usize) -> Option<(*mut u8, u64)> {
-        match self.regions.get(*hint).and_then(|region| region.at(guest_address)) {
-            Some(hit) => Some(hit),
-            None => self.search(guest_address, hint),
-        }
+    /// follow (at least 1). `near` remembers the region of the last hit.
+    #[inline(always)]
+    pub(crate) fn at(&self, guest_address: u64, near: &mut Near) -> Option<(*mut u8, u64)> {
+        near.at(guest_address).or_else(|| {
+            *near = self.search(guest_address)?;
+            near.at(guest_address)
+        })
     }
 
     #[cold]
-    fn search(&self, guest_address: u64, hint: &mut usize) -> Option<(*mut u8, u64)> {
-        let hit = |(index, region): (usize, &Region)| Some((index, region.at(guest_address)?));
-        let (index, found) = self.regions.iter().enumerate().find_map(hit)?;
-        *hint = index;
-        Some(found)
+    #[inline(never)]
+    fn search(&self, guest_address: u64) -> Option<Near> {
+        let near = |region: &Region| Near {
+            guest_address: region.info.guest_address,
+            size: region.info.size,
+            host: region.host,
+        };
+        self.regions.iter().map(near).find(|near| near.at(guest_address).is_some())
     }
 
     /// The host address of `len` bytes at the frontend's `user_address`, if they lie inside one
@@ -166,12 +192,6 @@ impl GuestMemory {
 }
 
 impl Region {
-    #[inline]
-    fn at(&self, guest_address: u64) -> Option<(*mut u8, u64)> {
-        let offset = guest_address.wrapping_sub(self.info.guest_address);
-        (offset < self.info.size).then(|| (self.host_at(offset), self.info.size - offset))
-    }
-
     #[inline]
     fn host_at(&self, offset: u64) -> *mut u8 {
         // Lossless: usize has 64 bits on the only architecture that builds.

@@ -16,7 +16,7 @@ use crate::deliver::UsedBuffers;
 use crate::features::Features;
 use crate::fetch::Fetched;
 use crate::limits::STAGED_ENTRIES;
-use crate::memory::GuestMemory;
+use crate::memory::{GuestMemory, Near};
 use crate::notify::CallFd;
 use crate::shared::{Descriptor, RingAddresses, RingPlaceError, SharedRing};
 use crate::status::{PortStatus, RingFault};
@@ -36,10 +36,31 @@ pub(crate) struct VringConfig {
 }
 
 /// One entry of the avail ring, read ahead.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub(crate) head: u16,
     pub(crate) descriptor: Descriptor,
+    /// Where the first buffer is if it lies in one region as a whole, or null. It stays mapped as
+    /// long as the ring holds its memory.
+    pub(crate) host: *mut u8,
+}
+
+// SAFETY: as for `SharedRing`: an address inside guest memory, used only through opaque copies.
+unsafe impl Send for Entry {}
+
+impl Entry {
+    const EMPTY: Self = Self { head: 0, descriptor: Descriptor::EMPTY, host: std::ptr::null_mut() };
+
+    /// Reads the first descriptor of the chain at `head`, if there is one, and finds its buffer.
+    #[inline(always)]
+    fn load(ring: &SharedRing, head: u16, near: &mut Near) -> Option<Self> {
+        let descriptor = ring.descriptor(head)?;
+        let host = match ring.memory().at(descriptor.address, near) {
+            Some((host, room)) if u64::from(descriptor.len) <= room => host,
+            _ => std::ptr::null_mut(),
+        };
+        Some(Self { head, descriptor, host })
+    }
 }
 
 /// A ring that its PMD may use: every address checked, everything that it needs allocated.
@@ -60,7 +81,7 @@ pub struct ActiveVring {
     /// No used event can be trusted yet, so the next publication interrupts.
     interrupt_next: bool,
     fault: Option<RingFault>,
-    pub(crate) hint: usize,
+    pub(crate) near: Near,
     pub(crate) features: Features,
     pub(crate) net_header_bytes: usize,
     /// Entries from `next_avail` on that are in `staged`.
@@ -97,11 +118,11 @@ impl ActiveVring {
             published_used: used,
             interrupt_next: true,
             fault,
-            hint: 0,
+            near: Near::NOWHERE,
             features,
             net_header_bytes: features.net_header_bytes(),
             staged_count: 0,
-            staged: Box::new([Entry::default(); STAGED_ENTRIES]),
+            staged: Box::new([Entry::EMPTY; STAGED_ENTRIES]),
             pieces: Pieces::new(),
             fetched: Fetched::new(base),
             used_buffers: UsedBuffers::new(),
@@ -211,6 +232,7 @@ impl ActiveVring {
     pub(crate) fn quarantine(&mut self, fault: RingFault) {
         if self.fault.is_none() {
             self.fault = Some(fault);
+            self.staged_count = 0;
             self.status.set_fault(self.index, fault);
         }
     }
@@ -221,16 +243,23 @@ impl ActiveVring {
         Walk { direction: self.direction(), indirect: self.features.indirect(), bytes_wanted }
     }
 
+    /// The next entry, if it is staged.
+    #[inline(always)]
+    pub(crate) fn staged(&self) -> Option<Entry> {
+        #[expect(clippy::indexing_slicing, reason = "reduced modulo the array's length")]
+        let entry = self.staged[usize::from(self.next_avail) % STAGED_ENTRIES];
+        (self.staged_count > 0).then_some(entry)
+    }
+
     /// The entry `ahead` of the next one: staged, or read now.
     #[inline]
-    pub(crate) fn entry(&self, ahead: u16) -> Result<Entry, RingFault> {
+    pub(crate) fn entry(&mut self, ahead: u16) -> Result<Entry, RingFault> {
         let position = self.next_avail.wrapping_add(ahead);
         if ahead < self.staged_count {
-            return Ok(self.staged_at(position));
+            return Ok(*staged_at(&mut self.staged, position));
         }
         let head = self.shared.avail_entry(position);
-        let descriptor = self.shared.descriptor(head).ok_or(RingFault::HeadOutOfRange)?;
-        Ok(Entry { head, descriptor })
+        Entry::load(&self.shared, head, &mut self.near).ok_or(RingFault::HeadOutOfRange)
     }
 
     /// Moves past `count` entries.
@@ -252,55 +281,33 @@ impl ActiveVring {
     #[inline]
     pub(crate) fn stage(&mut self, wanted: u16) {
         let first = self.staged_count;
-        let mut count = first;
         let wanted = wanted.min(self.free_buffers_hint()).min(STAGED_ENTRIES as u16);
+        let from_guest = self.is_from_guest();
+        let Self { shared, near, staged, next_avail, net_header_bytes, .. } = self;
+        let mut count = first;
         while count < wanted {
-            let position = self.next_avail.wrapping_add(count);
-            let head = self.shared.avail_entry(position);
-            if head >= self.shared.size() {
+            let position = next_avail.wrapping_add(count);
+            let head = shared.avail_entry(position);
+            if head >= shared.size() {
                 // Found again, as a fault, when its turn comes.
                 break;
             }
-            self.shared.prefetch_descriptor(head);
-            self.staged_slot(position).head = head;
+            shared.prefetch_descriptor(head);
+            staged_at(staged, position).head = head;
             count += 1;
         }
         for ahead in first..count {
-            let position = self.next_avail.wrapping_add(ahead);
-            let head = self.staged_at(position).head;
-            self.staged_slot(position).descriptor =
-                self.shared.descriptor(head).unwrap_or_default();
-        }
-        for ahead in first..count {
-            let descriptor = self.staged_at(self.next_avail.wrapping_add(ahead)).descriptor;
-            if let Some((host, _)) = self.shared.memory().at(descriptor.address, &mut self.hint) {
-                self.prefetch_buffer(host, descriptor.len);
+            let staged = staged_at(staged, next_avail.wrapping_add(ahead));
+            let Some(entry) = Entry::load(shared, staged.head, near) else { break };
+            if from_guest {
+                prefetch_frame(entry.host, entry.descriptor.len);
+            } else {
+                prefetch_room(entry.host, *net_header_bytes);
             }
+            *staged = entry;
         }
         self.staged_count = count.max(first);
         self.shared.prefetch_used(self.next_used);
-    }
-
-    /// From the guest: the lines of the header copy. To the guest: the virtio-net header for
-    /// reading (it is usually right already, see `deliver.rs`), the frame's start for writing.
-    #[inline]
-    fn prefetch_buffer(&self, host: *const u8, len: u32) {
-        match self.direction() {
-            Direction::FromGuest => {
-                prefetch_read(host);
-                if len > 64 {
-                    prefetch_read(host.wrapping_add(64));
-                }
-                if len > 128 {
-                    prefetch_read(host.wrapping_add(128));
-                    prefetch_read(host.wrapping_add(192));
-                }
-            }
-            Direction::ToGuest => {
-                prefetch_read(host);
-                prefetch_write(host.wrapping_add(self.net_header_bytes));
-            }
-        }
     }
 
     /// Makes all used entries so far visible; whether the guest wants an interrupt for them.
@@ -336,18 +343,34 @@ impl ActiveVring {
         // virtio 1.2, 5.1.2: receiveq1 is virtqueue 0, transmitq1 virtqueue 1, named from the guest.
         if self.index % 2 == 1 { Direction::FromGuest } else { Direction::ToGuest }
     }
+}
 
-    #[inline]
-    fn staged_at(&self, position: u16) -> Entry {
-        #[expect(clippy::indexing_slicing, reason = "reduced modulo the array's length")]
-        self.staged[usize::from(position) % STAGED_ENTRIES]
-    }
+/// The place of a ring position in what is staged.
+#[inline(always)]
+fn staged_at(staged: &mut [Entry; STAGED_ENTRIES], position: u16) -> &mut Entry {
+    #[expect(clippy::indexing_slicing, reason = "reduced modulo the array's length")]
+    &mut staged[usize::from(position) % STAGED_ENTRIES]
+}
 
-    #[inline]
-    fn staged_slot(&mut self, position: u16) -> &mut Entry {
-        #[expect(clippy::indexing_slicing, reason = "reduced modulo the array's length")]
-        &mut self.staged[usize::from(position) % STAGED_ENTRIES]
+/// Asks for the lines of the header copy.
+#[inline]
+fn prefetch_frame(host: *const u8, len: u32) {
+    prefetch_read(host);
+    if len > 64 {
+        prefetch_read(host.wrapping_add(64));
     }
+    if len > 128 {
+        prefetch_read(host.wrapping_add(128));
+        prefetch_read(host.wrapping_add(192));
+    }
+}
+
+/// Asks for a buffer's virtio-net header for reading (it is usually right already, see
+/// `deliver.rs`), and for the frame's start for writing.
+#[inline]
+fn prefetch_room(host: *const u8, net_header_bytes: usize) {
+    prefetch_read(host);
+    prefetch_write(host.wrapping_add(net_header_bytes));
 }
 
 /// Whether going from `old` to `new` passes `event` (virtio 1.2, 2.7.7.1; all modulo 2^16).

@@ -61,7 +61,7 @@ pub enum RingPlaceError {
 }
 
 /// One descriptor, copied out of the ring or of an indirect table.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Descriptor {
     pub(crate) address: u64,
     pub(crate) len: u32,
@@ -70,6 +70,9 @@ pub(crate) struct Descriptor {
 }
 
 impl Descriptor {
+    /// No bytes.
+    pub(crate) const EMPTY: Self = Self { address: 0, len: 0, flags: 0, next: 0 };
+
     /// Loads a descriptor, each byte once.
     ///
     /// # Safety

@@ -20,6 +20,8 @@ pub(crate) struct FlowCache {
     /// Megaflows walked under older tables are refused.
     min_generation: u64,
     homeward: Producer<Homebound>,
+    /// Packets decided on by their port of entry alone.
+    pub(crate) port_hits: u64,
     pub(crate) exact_hits: u64,
     pub(crate) megaflow_hits: u64,
     pub(crate) subtable_probes: u64,
@@ -38,6 +40,7 @@ impl FlowCache {
             megaflows,
             min_generation: 0,
             homeward,
+            port_hits: 0,
             exact_hits: 0,
             megaflow_hits: 0,
             subtable_probes: 0,

@@ -6,7 +6,7 @@ use tollgate_packet::edit::{self, Edit};
 use tollgate_packet::parse::Layout;
 use tollgate_packet::{HeaderBuf, PortIndex};
 use tollgate_policy::TenantIndex;
-use tollgate_vhost::Notifier;
+use tollgate_vhost::{ActiveVring, Notifier};
 
 use crate::counters::PortCounters;
 use crate::handoff::HandoffOut;
@@ -68,6 +68,21 @@ impl Egress {
             interrupted: Vec::with_capacity(MAX_PORTS * MAX_QUEUE_PAIRS + 1),
             notifications: 0,
         }
+    }
+
+    /// Whose it is.
+    pub(crate) fn pmd(&self) -> usize {
+        self.pmd
+    }
+
+    /// One of a port's receive rings, to be published later.
+    #[inline]
+    pub(crate) fn open<'a>(
+        &mut self,
+        slot: &'a mut PortSlot,
+        pair: u8,
+    ) -> Option<&'a mut ActiveVring> {
+        open(slot, pair, &mut self.unpublished)
     }
 
     /// Runs a megaflow's actions on one packet. Its outputs are delivered at the latest by the next
@@ -352,6 +367,19 @@ impl Egress {
     }
 }
 
+/// One of a port's receive rings, noted among those to be published.
+#[inline]
+fn open<'a>(
+    slot: &'a mut PortSlot,
+    pair: u8,
+    unpublished: &mut Vec<RingRef>,
+) -> Option<&'a mut ActiveVring> {
+    if slot.mark_unpublished(pair) {
+        unpublished.push(RingRef { port: slot.index, pair });
+    }
+    slot.guest_rx(pair)
+}
+
 /// Copies a frame into one of the port's receive rings.
 #[inline]
 fn deliver(
@@ -361,11 +389,8 @@ fn deliver(
     payload: &[Segment<'_>],
     unpublished: &mut Vec<RingRef>,
 ) -> Result<(), DropReason> {
-    let pair = slot.pick_guest_rx(flow_hash).ok_or(DropReason::TxNoQueue)?;
-    if slot.mark_unpublished(pair) {
-        unpublished.push(RingRef { port: slot.index, pair });
-    }
-    slot.guest_rx(pair).ok_or(DropReason::TxNoQueue)?.deliver(header, payload)
+    let ring = slot.pick_guest_rx(flow_hash).and_then(|pair| open(slot, pair, unpublished));
+    ring.ok_or(DropReason::TxNoQueue)?.deliver(header, payload)
 }
 
 /// Where the packets of a task came from.

@@ -2,7 +2,7 @@
 
 use tollgate_frame::{Burst, Packet, Segment, payload_len};
 use tollgate_packet::PortIndex;
-use tollgate_packet::parse::parse;
+use tollgate_packet::parse::parse_into;
 
 /// Packets whose headers can be edited and whose payloads can be delivered.
 pub(crate) trait Frames {
@@ -14,9 +14,8 @@ pub(crate) trait Frames {
 /// Fills in key and layout from the header copy.
 #[inline]
 pub(crate) fn parse_packet(packet: &mut Packet, in_port: PortIndex) {
-    let parsed = parse(packet.header.bytes(), packet.frame_len, in_port);
-    packet.key = parsed.key;
-    packet.layout = parsed.layout;
+    let Packet { header, key, layout, frame_len, .. } = packet;
+    parse_into(header.bytes(), *frame_len, in_port, key, layout);
 }
 
 impl Frames for Burst {

@@ -11,10 +11,12 @@ mod handed;
 mod macs;
 mod owned;
 mod poll;
+mod port_decision;
 mod ports;
 mod post;
 mod punt;
 mod received;
+mod run;
 mod task;
 mod tenants;
 
@@ -232,6 +234,7 @@ impl Pmd {
     fn publish_figures(&mut self) {
         let shared = &self.shared;
         shared.ring_looks.store(self.looks, Relaxed);
+        shared.port_hits.store(self.cache.port_hits, Relaxed);
         shared.exact_hits.store(self.cache.exact_hits, Relaxed);
         shared.megaflow_hits.store(self.cache.megaflow_hits, Relaxed);
         shared.subtable_probes.store(self.cache.subtable_probes, Relaxed);

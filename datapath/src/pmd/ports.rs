@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tollgate_classifier::FlowSlot;
 use tollgate_packet::{MacAddr, PortIndex};
 use tollgate_policy::TenantIndex;
 use tollgate_vhost::ActiveVring;
@@ -44,12 +45,34 @@ pub(crate) struct PortSlot {
     pub(crate) uplink: bool,
     /// The address of the guest behind it, if the operator has said so.
     pub(crate) mac: Option<MacAddr>,
+    /// What becomes of every packet that enters here, if that is known to be the same for all.
+    pub(crate) decision: Option<FlowSlot>,
     guest_tx: [Option<PolledRing>; MAX_QUEUE_PAIRS],
     guest_rx: [Option<Box<ActiveVring>>; MAX_QUEUE_PAIRS],
-    /// The pairs with a started receive ring, and how many they are.
-    guest_rx_started: ([u8; MAX_QUEUE_PAIRS], usize),
+    guest_rx_started: RxChoice,
     /// Bit per pair: its receive ring has frames that the guest cannot see yet.
     unpublished_pairs: u8,
+}
+
+/// The queue pairs with a started receive ring.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RxChoice {
+    pairs: [u8; MAX_QUEUE_PAIRS],
+    count: usize,
+}
+
+impl RxChoice {
+    /// The pair for a flow: all packets of one flow use one ring.
+    #[inline]
+    pub(crate) fn pick(&self, flow_hash: u64) -> Option<u8> {
+        let choice = match self.count {
+            0 => return None,
+            1 => 0,
+            // The high half: the low bits choose the bucket of the exact-match table.
+            count => (flow_hash >> 32) as usize % count,
+        };
+        self.pairs.get(choice).copied()
+    }
 }
 
 /// A guest-transmit ring and when it may be looked at again.
@@ -87,9 +110,10 @@ impl PortSlot {
             counters,
             uplink: settings.uplink,
             mac: settings.mac,
+            decision: None,
             guest_tx: Default::default(),
             guest_rx: Default::default(),
-            guest_rx_started: ([0; MAX_QUEUE_PAIRS], 0),
+            guest_rx_started: RxChoice::default(),
             unpublished_pairs: 0,
         }
     }
@@ -130,12 +154,12 @@ impl PortSlot {
     }
 
     fn list_started(&mut self) {
-        let (list, count) = &mut self.guest_rx_started;
-        *count = 0;
+        let choice = &mut self.guest_rx_started;
+        choice.count = 0;
         let started = self.guest_rx.iter().zip(0_u8..).filter(|(ring, _)| ring.is_some());
-        for (place, (_, pair)) in list.iter_mut().zip(started) {
+        for (place, (_, pair)) in choice.pairs.iter_mut().zip(started) {
             *place = pair;
-            *count += 1;
+            choice.count += 1;
         }
     }
 
@@ -149,23 +173,28 @@ impl PortSlot {
         self.guest_rx.get_mut(usize::from(pair)).and_then(Option::as_deref_mut)
     }
 
-    /// The receive ring for a flow: all packets of one flow use one ring.
+    /// The receive rings that there are to choose from.
+    #[inline]
+    pub(crate) fn rx_choice(&self) -> RxChoice {
+        self.guest_rx_started
+    }
+
+    /// The receive ring for a flow.
     #[inline]
     pub(crate) fn pick_guest_rx(&self, flow_hash: u64) -> Option<u8> {
-        let (list, count) = &self.guest_rx_started;
-        let choice = match *count {
-            0 => return None,
-            1 => 0,
-            // The high half: the low bits choose the bucket of the exact-match table.
-            count => (flow_hash >> 32) as usize % count,
-        };
-        list.get(choice).copied()
+        self.guest_rx_started.pick(flow_hash)
+    }
+
+    /// Whether all flows use one receive ring, which `pmd` serves.
+    #[inline]
+    pub(crate) fn takes_any_hash(&self, pmd: usize) -> bool {
+        self.home == pmd && self.guest_rx_started.count <= 1
     }
 
     /// Reads ahead for `frames` deliveries, if it is clear which ring they go to.
     #[inline]
     pub(crate) fn prefetch(&mut self, frames: usize) {
-        if self.guest_rx_started.1 == 1
+        if self.guest_rx_started.count == 1
             && let Some(pair) = self.pick_guest_rx(0)
             && let Some(ring) = self.guest_rx(pair)
         {

@@ -103,7 +103,10 @@ impl Pmd {
         };
         // One payer from here to the receivers' interrupts, so no boundary in between.
         let fetched = self.fetch(at, wanted, &counters);
-        self.classify(at);
+        if !self.decide_by_port(tenant, at) {
+            self.classify(at);
+            self.learn_port_decision(at);
+        }
         let Forwarded { done, waits } = self.forward(tenant, at, deadline_tsc, &counters);
         self.give_back(at, fetched - done);
         if self.complete(at) {
@@ -139,37 +142,38 @@ impl Pmd {
 
     /// Finds the decision for every packet of the burst.
     fn classify(&mut self, at: RingRef) {
-        self.burst.packets_mut().iter_mut().for_each(|packet| parse_packet(packet, at.port));
-        let packets = self.burst.packets();
+        let Self { burst, cache, scratch, .. } = self;
+        // All of them first: a field is not read back as part of a word right after it was written.
+        burst.packets_mut().iter_mut().for_each(|packet| parse_packet(packet, at.port));
+        let packets = burst.packets();
         // A packet of the same flow as the one before it needs neither hash nor lookup.
-        let mut last_hash = None;
-        let keys_before = std::iter::once(None).chain(packets.iter().map(|p| Some(&p.key)));
-        for ((packet, before), hash) in
-            packets.iter().zip(keys_before).zip(&mut self.scratch.flow_hashes)
+        let mut repeats = [false; TASK_PACKETS];
+        let mut before: Option<(&FlowKey, u64)> = None;
+        for ((packet, hash), repeat) in
+            packets.iter().zip(&mut scratch.flow_hashes).zip(&mut repeats)
         {
-            *hash = match last_hash {
-                Some(last_hash) if before == Some(&packet.key) => last_hash,
+            *hash = match before {
+                Some((key, hash)) if *key == packet.key => {
+                    *repeat = true;
+                    hash
+                }
                 _ => {
-                    let hash = self.cache.hash(&packet.key);
-                    self.cache.prefetch(hash);
+                    let hash = cache.hash(&packet.key);
+                    cache.prefetch(hash);
                     hash
                 }
             };
-            last_hash = Some(*hash);
+            before = Some((&packet.key, *hash));
         }
-        let mut last: Option<(u64, &FlowKey, Option<FlowSlot>)> = None;
-        let hashes = self.scratch.flow_hashes.iter();
-        for ((packet, hash), decision) in
-            packets.iter().zip(hashes).zip(&mut self.scratch.decisions)
-        {
-            *decision = match last {
-                Some((last_hash, key, Some(slot))) if last_hash == *hash && *key == packet.key => {
-                    self.cache.exact_hits += 1;
-                    Some(slot)
-                }
-                _ => self.cache.lookup(*hash, &packet.key),
-            };
-            last = Some((*hash, &packet.key, *decision));
+        let mut last = None;
+        let found = scratch.flow_hashes.iter().zip(&repeats).zip(&mut scratch.decisions);
+        for (packet, ((hash, repeat), decision)) in packets.iter().zip(found) {
+            if *repeat && last.is_some() {
+                cache.exact_hits += 1;
+            } else {
+                last = cache.lookup(*hash, &packet.key);
+            }
+            *decision = last;
         }
     }
 
@@ -187,6 +191,12 @@ impl Pmd {
         let (mut done, mut bytes, mut waits) = (0, 0, false);
         let mut tally = Tally::default();
         while done < fetched {
+            let moved = self.forward_run(tenant, done, deadline_tsc, &mut tally, source);
+            done += moved.packets;
+            bytes += moved.bytes;
+            if moved.is_late || done == fetched {
+                break;
+            }
             let frame_len = self.burst.packet(done).map_or(0, |packet| u64::from(packet.frame_len));
             let flow_hash = self.scratch.flow_hashes.get(done).copied().unwrap_or_default();
             let decision = self.scratch.decisions.get(done).copied().flatten();
@@ -199,12 +209,7 @@ impl Pmd {
             }
             let heavy = match megaflow {
                 Some(megaflow) => {
-                    if tally.slot != decision {
-                        tally.settle(&self.cache, now_tsc);
-                        tally.slot = decision;
-                    }
-                    tally.packets += 1;
-                    tally.bytes += frame_len;
+                    tally.count(decision, 1, frame_len, &self.cache, now_tsc);
                     let (ports, burst) = (&mut self.ports, &mut self.burst);
                     let punts = self.egress.run(megaflow, burst, done, flow_hash, ports, source);
                     let is_long = is_long(megaflow);
@@ -314,13 +319,31 @@ impl Pmd {
 
 /// What a run of packets of one megaflow adds to its counters.
 #[derive(Default)]
-struct Tally {
+pub(crate) struct Tally {
     slot: Option<FlowSlot>,
     packets: u64,
     bytes: u64,
 }
 
 impl Tally {
+    /// Counts packets of one decision.
+    #[inline]
+    pub(crate) fn count(
+        &mut self,
+        decision: Option<FlowSlot>,
+        packets: u64,
+        bytes: u64,
+        cache: &FlowCache,
+        now_tsc: u64,
+    ) {
+        if self.slot != decision {
+            self.settle(cache, now_tsc);
+            self.slot = decision;
+        }
+        self.packets += packets;
+        self.bytes += bytes;
+    }
+
     #[inline]
     fn settle(&mut self, cache: &FlowCache, now_tsc: u64) {
         if let Some(megaflow) = self.slot.and_then(|slot| cache.get(slot)) {

@@ -32,11 +32,12 @@ fn pmd(pmd: &Value) -> String {
     let columns = [("ACCOUNT", Left), ("CYCLES", Right), ("OF-ELAPSED", Right)];
     let accounts = table(&columns, tenants.chain(others).collect(), "");
     format!(
-        "pmd {} on core {}: {} packets at {} cycles each; {} exact-match hits, {} megaflow hits, {} misses; {} megaflows in {} subtables\n{accounts}",
+        "pmd {} on core {}: {} packets at {} cycles each; {} port hits, {} exact-match hits, {} megaflow hits, {} misses; {} megaflows in {} subtables\n{accounts}",
         get("pmd"),
         get("core"),
         get("packets"),
         get("cycles_per_packet"),
+        get("port_hits"),
         get("exact_hits"),
         get("megaflow_hits"),
         get("misses"),

@@ -61,6 +61,7 @@ fn describe(pmd: &PmdSnapshot, tenants: &[TenantSummary]) -> Value {
         "packets": pmd.packets,
         "cycles_per_packet": pmd.cycles_per_packet(),
         "ring_looks": pmd.ring_looks,
+        "port_hits": pmd.port_hits,
         "exact_hits": pmd.exact_hits,
         "megaflow_hits": pmd.megaflow_hits,
         "subtable_probes": pmd.subtable_probes,

@@ -1,0 +1,137 @@
+//! Runs of packets that all go, as they are, to one port: most of what a switch does. They are
+//! copied to it at once, without the list of outputs that other decisions need.
+
+use tollgate_accel::tsc;
+use tollgate_frame::{Burst, DropReason};
+use tollgate_packet::PortIndex;
+use tollgate_policy::TenantIndex;
+
+use crate::limits::{PENDING_BYTES, SHORT_RUN_PACKETS};
+use crate::pmd::Pmd;
+use crate::pmd::egress::{Egress, Source};
+use crate::pmd::port_decision::Simple;
+use crate::pmd::ports::PortTable;
+use crate::pmd::task::Tally;
+
+/// What a run has moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Moved {
+    pub(crate) packets: usize,
+    pub(crate) bytes: u64,
+    /// The turn's time is up.
+    pub(crate) is_late: bool,
+}
+
+impl Pmd {
+    /// Forwards the packets from `first` on that go to one and the same port and nowhere else, if
+    /// they are enough to be worth it: else none.
+    pub(crate) fn forward_run(
+        &mut self,
+        tenant: TenantIndex,
+        first: usize,
+        deadline_tsc: u64,
+        tally: &mut Tally,
+        source: Source<'_>,
+    ) -> Moved {
+        // A packet whose flow is in the slow path must wait for it, which is seen to one by one.
+        let waits = self.tenants.get(tenant).is_none_or(|slot| slot.lane.pending.packets() > 0);
+        let Some((port, len)) = self.run_from(first).filter(|_| !waits) else {
+            return Moved::default();
+        };
+        // Of what was listed before, some may be for the same port.
+        self.egress.flush(&self.burst, &mut self.ports, source);
+        let end = first + len;
+        let hashes = self.scratch.flow_hashes.get(first..end).unwrap_or_default();
+        let (ports, burst) = (&mut self.ports, &self.burst);
+        let mut moved = self.egress.send_run(port, first, hashes, burst, ports, source);
+        let decisions = self.scratch.decisions.get(first..first + moved.packets);
+        let mut frames = self.burst.frames_from(first);
+        for alike in decisions.unwrap_or_default().chunk_by(|one, other| one == other) {
+            let frames = frames.by_ref().take(alike.len());
+            let bytes = frames.map(|(packet, _)| u64::from(packet.frame_len)).sum();
+            let decision = alike.first().copied().flatten();
+            tally.count(decision, alike.len() as u64, bytes, &self.cache, source.now_tsc);
+        }
+        // As much as is worth a look at the clock.
+        moved.is_late = moved.packets < len && tsc::now() >= deadline_tsc;
+        moved
+    }
+
+    /// The port that packet `first` goes to and nowhere else, and how many packets from there on do
+    /// so too; not a short run unless it is all that is left.
+    fn run_from(&self, first: usize) -> Option<(PortIndex, usize)> {
+        let decisions = self.scratch.decisions.get(first..self.burst.len())?;
+        let mut target = None;
+        let mut last = None;
+        let mut len = 0;
+        for decision in decisions {
+            if *decision != last {
+                let megaflow = decision.and_then(|slot| self.cache.get(slot));
+                let Some(Simple::Output(port)) = megaflow.and_then(|flow| Simple::of(flow)) else {
+                    break;
+                };
+                if *target.get_or_insert(port) != port {
+                    break;
+                }
+                last = *decision;
+            }
+            len += 1;
+        }
+        let is_long = len >= SHORT_RUN_PACKETS || (first == 0 && len == decisions.len());
+        Some((target?, len)).filter(|_| is_long)
+    }
+}
+
+impl Egress {
+    /// Copies packets of the burst, from `first` on as many as there are `hashes`, to one port, until
+    /// it is a good part of a quantum. The guest sees them only after [`publish`](Self::publish).
+    fn send_run(
+        &mut self,
+        port: PortIndex,
+        first: usize,
+        hashes: &[u64],
+        burst: &Burst,
+        ports: &mut PortTable,
+        source: Source<'_>,
+    ) -> Moved {
+        let pmd = self.pmd();
+        let Some(slot) = ports.get_mut(port).filter(|slot| slot.home == pmd) else {
+            return Moved::default();
+        };
+        let choice = slot.rx_choice();
+        let mut frames = burst.frames_from(first).zip(hashes).peekable();
+        let mut moved = Moved::default();
+        let (mut frames_out, mut bytes_out) = (0_u64, 0_u64);
+        // Ring by ring; mostly there is one.
+        while let Some(pair) = frames.peek().map(|(_, hash)| choice.pick(**hash))
+            && moved.bytes <= PENDING_BYTES
+        {
+            let mut ring = pair.and_then(|pair| self.open(slot, pair));
+            if let Some(ring) = &mut ring {
+                ring.prefetch(hashes.len() - moved.packets);
+            }
+            while moved.bytes <= PENDING_BYTES
+                && let Some(((packet, payload), _)) =
+                    frames.next_if(|(_, hash)| choice.pick(**hash) == pair)
+            {
+                moved.packets += 1;
+                moved.bytes += u64::from(packet.frame_len);
+                let outcome = match &mut ring {
+                    Some(ring) => ring.deliver(packet.header.bytes(), payload),
+                    None => Err(DropReason::TxNoQueue),
+                };
+                match outcome {
+                    Ok(()) => {
+                        frames_out += 1;
+                        bytes_out += u64::from(packet.frame_len);
+                    }
+                    Err(reason) => source.counters.dropped(reason, 1),
+                }
+            }
+        }
+        slot.counters.transmitted(frames_out, bytes_out);
+        slot.counters.refused(moved.packets as u64 - frames_out);
+        source.counters.forwarded(frames_out);
+        moved
+    }
+}
