@@ -19,6 +19,8 @@ pub(crate) enum Mode {
     FlatOut,
     /// So many frames a second, one way.
     Stream(u32),
+    /// As many frames as a window allows that ECN marks and losses make smaller, one way.
+    Dctcp,
     /// So many round trips a second, one at a time.
     RoundTrips(u32),
 }
@@ -82,10 +84,16 @@ pub(crate) struct PairOutcome {
     pub(crate) completed_percent: f64,
     pub(crate) corrupted: u64,
     pub(crate) misdelivered: u64,
+    /// Sent and never received.
+    pub(crate) lost: u64,
+    /// Received with ECN's congestion mark, by a sender that heeds it.
+    pub(crate) marked: u64,
     pub(crate) tx_mpps: f64,
     pub(crate) rx_mpps: f64,
     /// From the intended time of sending to arrival (of the reply).
     pub(crate) latency_us: Option<Quantiles>,
+    /// The same without those that met a stall of the generator's own thread.
+    pub(crate) undisturbed_us: Option<Quantiles>,
     pub(crate) intervals: Vec<Interval>,
 }
 
@@ -169,6 +177,7 @@ impl Pair {
         let mode = match self.mode {
             Mode::FlatOut => "mode=stream".to_owned(),
             Mode::Stream(rate) => format!("mode=stream,rate={rate}"),
+            Mode::Dctcp => "mode=dctcp".to_owned(),
             Mode::RoundTrips(rate) => format!("mode=rpc,rate={rate}"),
         };
         let keys = comma(self.keys);

@@ -43,6 +43,8 @@ pub(super) struct Plan {
     pub(super) measured: Duration,
     /// Changes of protection while the switch runs.
     pub(super) toggles: u32,
+    /// For how long the daemon's threads are held.
+    pub(super) held: Duration,
 }
 
 /// On what a run is made.
@@ -76,10 +78,10 @@ pub(super) struct Run {
 /// Both switches, with their ports; one has the core at a time.
 #[derive(Debug)]
 pub(super) struct Bench {
-    ours: Tollgate,
+    pub(super) ours: Tollgate,
     theirs: Option<OvsDpdk>,
-    cores: Cores,
-    interrupt: Interrupt,
+    pub(super) cores: Cores,
+    pub(super) interrupt: Interrupt,
     pub(super) plan: Plan,
     /// Where figures go.
     pub(super) out: PathBuf,
@@ -142,7 +144,7 @@ impl Bench {
         Ok(bar.with_prefix(what.to_owned()))
     }
 
-    fn subject(&mut self, variant: Variant) -> anyhow::Result<&mut dyn Subject> {
+    pub(super) fn subject(&mut self, variant: Variant) -> anyhow::Result<&mut dyn Subject> {
         match variant {
             Variant::Off | Variant::On => Ok(&mut self.ours),
             Variant::Ovs => Ok(self.theirs.as_mut().context("no OVS-DPDK")?),
@@ -192,7 +194,11 @@ impl Bench {
     }
 
     /// Flows, weights and protection.
-    fn prepare(&mut self, variant: Variant, neighbours: &[Adversary]) -> anyhow::Result<()> {
+    pub(super) fn prepare(
+        &mut self,
+        variant: Variant,
+        neighbours: &[Adversary],
+    ) -> anyhow::Result<()> {
         let mut flows = vec![
             "in_port=v0,actions=output:v1".to_owned(),
             "in_port=v1,actions=output:v0".to_owned(),
@@ -214,7 +220,7 @@ impl Bench {
         Ok(())
     }
 
-    fn load(
+    pub(super) fn load(
         &mut self,
         variant: Variant,
         victim: Option<Mode>,

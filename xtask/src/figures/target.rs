@@ -8,6 +8,8 @@ use comfy_table::presets::ASCII_MARKDOWN;
 pub(super) enum Bound {
     AtMost(f64),
     AtLeast(f64),
+    /// Nothing: it is shown, and no target.
+    Shown,
 }
 
 /// One target and what was measured for it.
@@ -26,6 +28,11 @@ impl Verdict {
         Self { what: what.into(), bound, measured, detail: String::new() }
     }
 
+    /// A figure that is no target.
+    pub(super) fn shown(what: impl Into<String>, measured: f64) -> Self {
+        Self::new(what, Bound::Shown, measured)
+    }
+
     pub(super) fn with(mut self, detail: impl Into<String>) -> Self {
         self.detail = detail.into();
         self
@@ -35,7 +42,12 @@ impl Verdict {
         match self.bound {
             Bound::AtMost(bound) => self.measured <= bound,
             Bound::AtLeast(bound) => self.measured >= bound,
+            Bound::Shown => true,
         }
+    }
+
+    pub(super) fn is_target(&self) -> bool {
+        !matches!(self.bound, Bound::Shown)
     }
 }
 
@@ -48,8 +60,13 @@ pub(super) fn table(verdicts: &[Verdict]) -> Table {
         let bound = match verdict.bound {
             Bound::AtMost(bound) => format!("<= {bound:.2}"),
             Bound::AtLeast(bound) => format!(">= {bound:.2}"),
+            Bound::Shown => "-".to_owned(),
         };
-        let met = if verdict.met() { "pass" } else { "FAIL" };
+        let met = match (verdict.is_target(), verdict.met()) {
+            (false, _) => "shown",
+            (true, true) => "pass",
+            (true, false) => "FAIL",
+        };
         table.add_row([
             verdict.what.clone(),
             bound,
@@ -71,5 +88,7 @@ mod tests {
         assert!(!Verdict::new("x", Bound::AtLeast(1.0), f64::NAN).met());
         assert!(Verdict::new("x", Bound::AtMost(1.0), 1.0).met());
         assert!(!Verdict::new("x", Bound::AtLeast(1.0), 0.9).met());
+        let shown = Verdict::shown("x", f64::NAN);
+        assert!(shown.met() && !shown.is_target());
     }
 }
