@@ -180,6 +180,8 @@ struct Scheduling {
 struct PmdHandle {
     core: usize,
     mailbox: Arc<Mailbox>,
+    /// For what must not wait behind other mail.
+    urgent: Arc<Mailbox>,
     shared: Arc<PmdShared>,
     bell: Arc<LaneBell>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -219,6 +221,7 @@ impl Datapath {
         let mesh = handoff_mesh(config.pmd_cores.len());
         for (index, (&core, handoff)) in config.pmd_cores.iter().zip(mesh).enumerate() {
             let shared = Arc::new(PmdShared::new());
+            let (urgent, urgent_mail) = mailbox(Arc::clone(&shared));
             let (mailbox, mail) = mailbox(Arc::clone(&shared));
             let (homeward, home) = RingBuffer::new(RETURN_SLOTS);
             homebound.push(home);
@@ -233,6 +236,7 @@ impl Datapath {
                 tsc_hz,
                 shared: Arc::clone(&shared),
                 mail,
+                urgent_mail,
                 homeward,
                 portless: portless_out.take(),
                 portless_counters,
@@ -242,7 +246,8 @@ impl Datapath {
             };
             let thread = spawn_pinned(index, core, Pmd::new(parts)?)?;
             let thread = Mutex::new(Some(thread));
-            pmds.push(PmdHandle { core, mailbox: Arc::new(mailbox), shared, bell, thread });
+            let (mailbox, urgent) = (Arc::new(mailbox), Arc::new(urgent));
+            pmds.push(PmdHandle { core, mailbox, urgent, shared, bell, thread });
         }
         let registry = Registry {
             tenants: vec![None; MAX_TENANTS],
@@ -270,7 +275,7 @@ impl Datapath {
         self.scheduling().coordinator = None;
         for pmd in &self.pmds {
             // An error means that it has stopped already.
-            let _ = pmd.mailbox.call([Mail::Stop]);
+            let _ = pmd.urgent.call([Mail::Stop]);
             let thread = pmd.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(thread) = thread {
                 let _ = thread.join();
@@ -471,7 +476,7 @@ impl Datapath {
     pub fn ring_host(&self, port: PortIndex) -> Result<Arc<dyn RingHost>, ControlError> {
         let entry = self.registry().ports.get(usize::from(port.0)).copied().flatten();
         let pmd = entry.and_then(|entry| self.pmds.get(entry.pmd));
-        let mailbox = Arc::clone(&pmd.ok_or(ControlError::NoSuchPort)?.mailbox);
+        let mailbox = Arc::clone(&pmd.ok_or(ControlError::NoSuchPort)?.urgent);
         Ok(Arc::new(PortRings { mailbox, port }))
     }
 

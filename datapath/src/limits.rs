@@ -29,7 +29,8 @@ pub const HEADER_SNAPSHOTS: usize = 32;
 /// about a quantum.
 pub const PENDING_BYTES: u64 = 16 * 1024;
 
-/// Mail taken per turn. Each item is bounded work, and `system`'s slice of a turn must be too.
+/// Mail taken per turn, of either kind, unless `system`'s slice of it is used up before. Each item is
+/// bounded work.
 pub const MAIL_PER_TURN: usize = 4;
 
 /// Mail that may wait; the sender waits beyond it.
@@ -102,6 +103,9 @@ pub const LONG_GAP_US: u64 = 50;
 
 /// How often a PMD does what need not be done every turn.
 pub const HOUSEKEEPING_US: u64 = 1000;
+
+/// Tenants that one turn of housekeeping looks after, each some cache misses.
+pub const HOUSEKEEPING_TENANTS_PER_TURN: usize = 8;
 
 /// Ports of one tenant: a VM with more cards than PCI slots is a mistake.
 pub const MAX_PORTS_PER_TENANT: usize = 32;

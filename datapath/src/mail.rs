@@ -2,9 +2,12 @@
 //!
 //! A call returns only after the PMD has taken the order in. Whatever the PMD no longer needs comes
 //! back in the same call and is dropped here: a PMD frees no memory and unmaps none.
+//!
+//! A PMD has two mailboxes: one for rings and the end of the PMD, whose orders it takes first in
+//! every turn, and one for everything else, which may be much.
 #![allow(clippy::disallowed_methods)] // control side
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -89,6 +92,7 @@ pub(crate) struct PmdGone;
 #[derive(Debug)]
 pub(crate) struct Mailbox {
     ends: Mutex<MailboxEnds>,
+    acked: Arc<AtomicU64>,
     shared: Arc<PmdShared>,
 }
 
@@ -104,15 +108,39 @@ struct MailboxEnds {
 pub(crate) struct PmdMail {
     pub(crate) orders: Consumer<Mail>,
     pub(crate) discards: Producer<Discard>,
-    pub(crate) taken: u64,
+    taken: u64,
+    acked: Arc<AtomicU64>,
 }
 
-/// Makes both sides of a PMD's mail.
+impl PmdMail {
+    /// The next order. It is taken only when what it may give back has room.
+    pub(crate) fn next(&mut self) -> Option<Mail> {
+        if self.discards.slots() == 0 {
+            return None;
+        }
+        self.orders.pop().ok()
+    }
+
+    /// An order was carried out, and this comes back on it.
+    pub(crate) fn done(&mut self, discard: Option<Discard>) {
+        if let Some(discard) = discard {
+            let pushed = self.discards.push(discard);
+            debug_assert!(pushed.is_ok(), "room was asked for before");
+        }
+        self.taken += 1;
+        self.acked.store(self.taken, Ordering::Release);
+    }
+}
+
+/// Makes both sides of one of a PMD's mailboxes.
 pub(crate) fn mailbox(shared: Arc<PmdShared>) -> (Mailbox, PmdMail) {
     let (orders, orders_out) = RingBuffer::new(MAILBOX_SLOTS);
     let (discards_in, discards) = RingBuffer::new(DISCARD_SLOTS);
     let ends = Mutex::new(MailboxEnds { orders, discards, sent: 0 });
-    (Mailbox { ends, shared }, PmdMail { orders: orders_out, discards: discards_in, taken: 0 })
+    let acked = Arc::new(AtomicU64::new(0));
+    let pmd_end =
+        PmdMail { orders: orders_out, discards: discards_in, taken: 0, acked: Arc::clone(&acked) };
+    (Mailbox { ends, acked, shared }, pmd_end)
 }
 
 impl MailboxEnds {
@@ -152,7 +180,7 @@ impl Mailbox {
         let sent = ends.sent;
         let done = self.wait_until(|| {
             ends.take_discards(&mut ring);
-            self.shared.mail_acked.load(Ordering::Acquire) >= sent
+            self.acked.load(Ordering::Acquire) >= sent
         });
         ends.take_discards(&mut ring);
         done.map(|()| ring)

@@ -57,7 +57,6 @@ impl TenantCells {
 /// One PMD's figures.
 #[derive(Debug)]
 pub(crate) struct PmdShared {
-    pub(crate) mail_acked: AtomicU64,
     pub(crate) stopped: AtomicBool,
     pub(crate) heartbeat: AtomicU64,
     pub(crate) started_tsc: AtomicU64,
@@ -93,7 +92,6 @@ impl PmdShared {
     pub(crate) fn new() -> Self {
         let zero = || AtomicU64::new(0);
         Self {
-            mail_acked: zero(),
             stopped: AtomicBool::new(false),
             heartbeat: zero(),
             started_tsc: zero(),

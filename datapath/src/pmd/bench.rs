@@ -27,7 +27,14 @@ pub(crate) const TSC_HZ: u64 = 1_000_000_000;
 
 /// A PMD without a way home.
 pub(crate) fn pmd(config: &DatapathConfig) -> (Pmd, Mailbox) {
+    let (pmd, mailbox, _) = pmd_with_urgent_mail(config);
+    (pmd, mailbox)
+}
+
+/// The same, with its mailbox for what must not wait as well.
+pub(crate) fn pmd_with_urgent_mail(config: &DatapathConfig) -> (Pmd, Mailbox, Mailbox) {
     let shared = Arc::new(PmdShared::new());
+    let (urgent, urgent_mail) = mailbox(Arc::clone(&shared));
     let (mailbox, mail) = mailbox(Arc::clone(&shared));
     let parts = PmdParts {
         index: 0,
@@ -36,6 +43,7 @@ pub(crate) fn pmd(config: &DatapathConfig) -> (Pmd, Mailbox) {
         tsc_hz: TSC_HZ,
         shared,
         mail,
+        urgent_mail,
         homeward: RingBuffer::new(1).0,
         portless: None,
         portless_counters: Arc::default(),
@@ -43,7 +51,7 @@ pub(crate) fn pmd(config: &DatapathConfig) -> (Pmd, Mailbox) {
         bell: Arc::default(),
         notifier: Notifier::new().unwrap(),
     };
-    (Pmd::new(parts).unwrap(), mailbox)
+    (Pmd::new(parts).unwrap(), mailbox, urgent)
 }
 
 /// Entries of a guest's ring, unless said otherwise.
@@ -91,6 +99,10 @@ pub(crate) fn add_ring_of(pmd: &mut Pmd, number: u16, index: u16, size: u16) -> 
 }
 
 /// For benches outside this module.
+#[cfg_attr(
+    not(feature = "test-utils"),
+    allow(dead_code, reason = "the benches that use them are in other packages")
+)]
 impl Pmd {
     pub(crate) fn start_clock(&mut self) {
         self.accounts.start();
@@ -108,7 +120,7 @@ impl Pmd {
     /// What a turn of [`Pmd::run`] does, at a time of the caller's choice and without housekeeping,
     /// which the clock alone brings about.
     pub(crate) fn one_turn(&mut self, now_tsc: u64) {
-        self.take_mail();
+        self.take_mail(u64::MAX);
         self.take_portless();
         self.take_handed_frames();
         self.take_received();

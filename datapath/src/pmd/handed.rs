@@ -56,6 +56,9 @@ impl Pmd {
             }
             self.accounts.lap_tenant(tenant);
             payer = Some(tenant);
+            if self.accounts.last_tsc().saturating_sub(began_tsc) >= self.slice_cycles() {
+                break;
+            }
         }
         if let Some(tenant) = payer {
             self.publish(tenant);

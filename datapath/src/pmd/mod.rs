@@ -8,6 +8,7 @@ mod egress;
 mod frames;
 mod granted;
 mod handed;
+mod housekeeping;
 mod macs;
 mod owned;
 mod poll;
@@ -22,7 +23,7 @@ mod tenants;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::Ordering::Release;
 
 use rtrb::{Consumer, Producer};
 use tollgate_accel::hash::HashSecret;
@@ -39,6 +40,7 @@ use self::accounts::Accounts;
 use self::cache::FlowCache;
 use self::egress::Egress;
 use self::granted::GrantCursor;
+use self::housekeeping::Housekeeping;
 use self::macs::MacTable;
 use self::ports::{PortTable, RingRef};
 use self::received::Attribution;
@@ -48,9 +50,7 @@ use crate::control::DatapathConfig;
 use crate::counters::PortCounters;
 use crate::handoff::{HandoffIn, HandoffOut};
 use crate::lane::{Injection, LaneBell};
-use crate::limits::{
-    EXACT_ACTIVE_MS, HOUSEKEEPING_US, MAX_PORTS, MAX_QUEUE_PAIRS, MAX_TENANTS, QUIET_RING_LATE_US,
-};
+use crate::limits::{HOUSEKEEPING_US, MAX_PORTS, MAX_QUEUE_PAIRS, MAX_TENANTS, QUIET_RING_LATE_US};
 use crate::mail::PmdMail;
 use crate::megaflow::single_writer_add;
 use crate::shared::PmdShared;
@@ -65,6 +65,7 @@ pub(crate) struct PmdParts<'a> {
     pub(crate) tsc_hz: u64,
     pub(crate) shared: Arc<PmdShared>,
     pub(crate) mail: PmdMail,
+    pub(crate) urgent_mail: PmdMail,
     pub(crate) homeward: Producer<Homebound>,
     pub(crate) portless: Option<Consumer<Injection>>,
     pub(crate) portless_counters: Arc<PortCounters>,
@@ -100,6 +101,8 @@ pub(crate) struct Pmd {
     portless_due_tsc: u64,
     notifier: Notifier,
     mail: PmdMail,
+    /// Rings that start and stop, and the end: before everything else.
+    urgent_mail: PmdMail,
     waker: Arc<Waker>,
     bell: Arc<LaneBell>,
     shared: Arc<PmdShared>,
@@ -107,8 +110,7 @@ pub(crate) struct Pmd {
     forgotten: u64,
     /// Tenants among whom the exact-match table is divided.
     exact_owners: usize,
-    housekeeping_cycles: u64,
-    housekeeping_due_tsc: u64,
+    housekeeping: Housekeeping,
     stopping: bool,
 }
 
@@ -122,6 +124,7 @@ impl Pmd {
             tsc_hz,
             shared,
             mail,
+            urgent_mail,
             homeward,
             portless,
             portless_counters,
@@ -158,15 +161,21 @@ impl Pmd {
             portless_due_tsc: 0,
             notifier,
             mail,
+            urgent_mail,
             waker,
             bell,
             shared,
             forgotten: 0,
             exact_owners: 1,
-            housekeeping_cycles: us_cycles * HOUSEKEEPING_US,
-            housekeeping_due_tsc: 0,
+            housekeeping: Housekeeping::new(us_cycles * HOUSEKEEPING_US),
             stopping: false,
         })
+    }
+
+    /// `system`'s guaranteed part of a turn: what it has beyond waits for the next, as a tenant's work
+    /// does.
+    pub(crate) fn slice_cycles(&self) -> u64 {
+        self.accounts.scheduler.config().quantum_cycles
     }
 
     /// The poll loop: mail, a look at the quiet tenants, one task, and again.
@@ -174,15 +183,14 @@ impl Pmd {
         self.accounts.start();
         while !self.stopping {
             let system_before = self.accounts.system_cycles();
-            let mut moved = self.take_mail() | self.take_portless();
+            // What `system` does in a turn, apart from single pieces, ends here.
+            let slice_end_tsc = self.accounts.last_tsc().saturating_add(self.slice_cycles());
+            let mut moved = self.take_mail(slice_end_tsc) | self.take_portless();
             self.take_grants();
             let received = self.take_handed_frames() | self.take_received();
             let now_tsc = self.accounts.last_tsc();
             self.look_around(now_tsc);
-            if now_tsc >= self.housekeeping_due_tsc {
-                self.housekeeping(now_tsc);
-                moved = true;
-            }
+            moved |= self.keep_house(now_tsc);
             match self.accounts.scheduler.next(now_tsc) {
                 Some(turn) => {
                     self.accounts.lap(Account::Tenant(TenantIndex::SYSTEM));
@@ -202,54 +210,7 @@ impl Pmd {
             }
             single_writer_add(&self.shared.heartbeat, 1);
         }
-        self.publish_figures();
+        self.publish_all_figures();
         self.shared.stopped.store(true, Release);
-    }
-
-    /// What need not be done every turn.
-    fn housekeeping(&mut self, now_tsc: u64) {
-        self.housekeeping_due_tsc = now_tsc.saturating_add(self.housekeeping_cycles);
-        self.accounts.refresh_evidence();
-        self.cache.housekeeping();
-        self.divide_exact_table(now_tsc);
-        self.publish_figures();
-    }
-
-    /// Gives each tenant its quota in the exact-match table: an equal part of it with all that were
-    /// active lately. Who has too much gives it up bit by bit.
-    fn divide_exact_table(&mut self, now_tsc: u64) {
-        let horizon_cycles = self.housekeeping_cycles * (EXACT_ACTIVE_MS * 1000 / HOUSEKEEPING_US);
-        let mut owners = 0;
-        self.tenants.each(|slot| owners += usize::from(slot.is_active(now_tsc, horizon_cycles)));
-        let cache = &mut self.cache;
-        if owners != self.exact_owners {
-            self.exact_owners = owners;
-            self.tenants
-                .each(|slot| cache.set_exact_quota(slot.index.0, slot.exact_entries, owners));
-        }
-        self.tenants.each(|slot| cache.trim_exact(slot.index.0));
-    }
-
-    /// Copies the figures that are kept in private to where others read them.
-    fn publish_figures(&mut self) {
-        let shared = &self.shared;
-        shared.ring_looks.store(self.looks, Relaxed);
-        shared.port_hits.store(self.cache.port_hits, Relaxed);
-        shared.exact_hits.store(self.cache.exact_hits, Relaxed);
-        shared.megaflow_hits.store(self.cache.megaflow_hits, Relaxed);
-        shared.subtable_probes.store(self.cache.subtable_probes, Relaxed);
-        shared.megaflows.store(self.cache.megaflow_count() as u64, Relaxed);
-        shared.subtables.store(self.cache.subtable_count() as u64, Relaxed);
-        shared.notifications.store(self.egress.notifications, Relaxed);
-        let scheduler = &self.accounts.scheduler;
-        for tenant in self.tenants.present() {
-            let Some(cells) = shared.tenants.get(usize::from(tenant.index.0)) else { continue };
-            let turns = scheduler.counters(tenant.index);
-            cells.credit_cycles.store(scheduler.credit_cycles(tenant.index), Relaxed);
-            cells.funded_turns.store(turns.funded_turns, Relaxed);
-            cells.slack_turns.store(turns.slack_turns, Relaxed);
-            cells.gated_turns.store(turns.gated_turns, Relaxed);
-            cells.packets.store(tenant.packets, Relaxed);
-        }
     }
 }

@@ -1,7 +1,8 @@
 //! Taking in mail.
 
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::Ordering::Relaxed;
 
+use tollgate_accel::tsc;
 use tollgate_packet::PortIndex;
 use tollgate_policy::TenantIndex;
 use tollgate_vhost::ActiveVring;
@@ -12,21 +13,33 @@ use crate::pmd::Pmd;
 use crate::pmd::ports::RingRef;
 
 impl Pmd {
-    /// Carries out a few orders; `true` when there was one.
-    pub(crate) fn take_mail(&mut self) -> bool {
+    /// Carries out a few orders; `true` when there was one. Rings that start or stop come first: a
+    /// guest's session waits for each, so there are few. Of everything else one is taken for certain,
+    /// and no further one when `system`'s slice of the turn is used up.
+    pub(crate) fn take_mail(&mut self, slice_end_tsc: u64) -> bool {
+        let mut taken = 0;
+        while taken < MAIL_PER_TURN
+            && let Some(order) = self.urgent_mail.next()
+        {
+            taken += 1;
+            let discard = self.carry_out(order);
+            self.urgent_mail.done(discard);
+        }
+        let ordinary = self.take_ordinary_mail(slice_end_tsc);
+        taken > 0 || ordinary
+    }
+
+    fn take_ordinary_mail(&mut self, slice_end_tsc: u64) -> bool {
         let mut taken = 0;
         let forgotten_before = self.forgotten;
-        // An order is taken only when what it may give back has room.
-        while taken < MAIL_PER_TURN && self.mail.discards.slots() > 0 {
-            let Ok(order) = self.mail.orders.pop() else { break };
+        while taken < MAIL_PER_TURN
+            && (taken == 0 || tsc::now() < slice_end_tsc)
+            && let Some(order) = self.mail.next()
+        {
             // An order to forget many megaflows is a turn's work.
             taken = if matches!(order, Mail::Stale(_)) { MAIL_PER_TURN } else { taken + 1 };
-            if let Some(discard) = self.carry_out(order) {
-                let pushed = self.mail.discards.push(discard);
-                debug_assert!(pushed.is_ok(), "room was asked for before");
-            }
-            self.mail.taken += 1;
-            self.shared.mail_acked.store(self.mail.taken, Release);
+            let discard = self.carry_out(order);
+            self.mail.done(discard);
         }
         let forgotten = self.forgotten - forgotten_before;
         if forgotten > 0 {
@@ -167,13 +180,15 @@ mod tests {
 
     use tollgate_accel::tsc;
     use tollgate_frame::DropReason;
-    use tollgate_packet::{FlowKey, FlowMask, FlowMatch};
+    use tollgate_packet::{FlowKey, FlowMask, FlowMatch, PortIndex};
     use tollgate_policy::TenantIndex;
+    use tollgate_vhost::mock;
 
     use crate::control::{DatapathConfig, forget_orders};
     use crate::limits::STALE_PER_MAIL;
+    use crate::mail::Mail;
     use crate::megaflow::{Megaflow, MegaflowStats};
-    use crate::pmd::bench::pmd;
+    use crate::pmd::bench::{add_guest, pmd, pmd_with_urgent_mail};
 
     /// Addresses under masks of several widths, from several ports.
     fn megaflow(number: u32) -> Arc<Megaflow> {
@@ -223,7 +238,7 @@ mod tests {
             while !barrier.is_finished() {
                 let before = pmd.forgotten;
                 let began_tsc = tsc::now();
-                pmd.take_mail();
+                pmd.take_mail(u64::MAX);
                 if pmd.forgotten > before {
                     turn_cycles.push(tsc::now().saturating_sub(began_tsc));
                 }
@@ -238,5 +253,67 @@ mod tests {
         // The barrier waited for all of them: the PMD holds none, only the one that was not named.
         assert!(stale.iter().all(|megaflow| Arc::strong_count(megaflow) == 1));
         assert_eq!((pmd.cache.megaflow_count(), Arc::strong_count(kept)), (1, 2));
+    }
+
+    /// Whatever the daemon has to say, a turn of its tenants does not wait for all of it: when the
+    /// slice is used up one order is taken and no more.
+    #[test]
+    fn a_flood_of_mail_waits_for_the_next_turn_when_the_slice_is_used_up() {
+        const ORDERS: u64 = 40;
+        let config =
+            DatapathConfig { megaflows_max: 64, exact_entries: 64, ..DatapathConfig::default() };
+        for (slice_end_tsc, at_once) in [(0, 1), (u64::MAX, crate::limits::MAIL_PER_TURN as u64)] {
+            let (mut pmd, mailbox) = pmd(&config);
+            let mut turns = 0;
+            std::thread::scope(|scope| {
+                let flood = (0..ORDERS).map(Mail::Generation);
+                let sent = scope.spawn(|| mailbox.call(flood).unwrap());
+                // All of it waits before the first turn.
+                while pmd.mail.orders.slots() < ORDERS as usize {
+                    std::thread::yield_now();
+                }
+                while pmd.take_mail(slice_end_tsc) {
+                    turns += 1;
+                }
+                sent.join().unwrap();
+            });
+            assert_eq!(turns, ORDERS / at_once, "{at_once} in each turn");
+        }
+    }
+
+    /// A guest stops a ring while the daemon removes ten thousand decisions: the very next turn
+    /// sees it, also when the slice of that turn is used up.
+    #[test]
+    fn a_stop_does_not_wait_behind_other_mail() {
+        const FLOWS: u32 = 10_000;
+        let config = DatapathConfig {
+            megaflows_max: FLOWS as usize,
+            exact_entries: 64,
+            ..DatapathConfig::default()
+        };
+        let (mut pmd, mailbox, urgent) = pmd_with_urgent_mail(&config);
+        let _guest = add_guest(&mut pmd, 1);
+        let stale: Vec<_> = (0..FLOWS).map(megaflow).collect();
+        stale.iter().for_each(|megaflow| pmd.cache.install(Arc::clone(megaflow)));
+        std::thread::scope(|scope| {
+            let flood = scope.spawn(|| mailbox.call(forget_orders(0, &stale)).unwrap());
+            while pmd.mail.orders.slots() < 100 {
+                std::thread::yield_now();
+            }
+            pmd.take_mail(0);
+            let stop = [Mail::RingStop(PortIndex(1), mock::FROM_GUEST)];
+            let stopped = scope.spawn(|| urgent.call(stop).unwrap());
+            while pmd.urgent_mail.orders.slots() == 0 {
+                std::thread::yield_now();
+            }
+            pmd.take_mail(0);
+            let ring = stopped.join().unwrap();
+            assert!(ring.is_some(), "the ring is back");
+            let left = pmd.cache.megaflow_count();
+            assert_eq!(left, FLOWS as usize - 2 * STALE_PER_MAIL, "the flood has two turns so far");
+            while !flood.is_finished() {
+                pmd.take_mail(0);
+            }
+        });
     }
 }

@@ -170,10 +170,4 @@ impl TenantTable {
             }
         }
     }
-
-    /// Every tenant there is.
-    pub(crate) fn present(&self) -> impl Iterator<Item = &TenantSlot> {
-        let slot = |index: &TenantIndex| self.slots.get(usize::from(index.0))?.as_deref();
-        self.present.iter().filter_map(slot)
-    }
 }
