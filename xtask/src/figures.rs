@@ -14,6 +14,7 @@ mod equal;
 mod held;
 mod idle;
 mod isolation;
+mod knobs;
 mod overhead;
 mod saturated;
 mod shares;
@@ -61,6 +62,8 @@ enum Experiment {
     Bursts,
     /// Saturated tenants of different weights.
     Shares,
+    /// The knobs of the coordinated refill, and the local one.
+    Knobs,
     /// A sender that heeds ECN, by the debt at which marking turns into dropping.
     Ecn,
     /// A hundred idle ports: what they cost a turn.
@@ -74,13 +77,14 @@ enum Experiment {
 }
 
 impl Experiment {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Isolation,
         Self::Sweep,
         Self::Equal,
         Self::Saturated,
         Self::Bursts,
         Self::Shares,
+        Self::Knobs,
         Self::Ecn,
         Self::Held,
         Self::Caches,
@@ -97,6 +101,7 @@ impl Experiment {
             Self::Saturated => saturated::run(bench),
             Self::Bursts => bursts::run(bench),
             Self::Shares => shares::run(bench),
+            Self::Knobs => knobs::run(bench),
             Self::Ecn => ecn::run(bench),
             Self::Idle => idle::run(bench),
             Self::Held => held::run(bench),

@@ -27,6 +27,9 @@ pub(super) const VICTIM_RATE: u32 = 10_000;
 /// Stands for a network card.
 pub(super) const UPLINK: &str = "up";
 
+/// Whose its own packets would be.
+pub(super) const WIRE: &str = "wire";
+
 /// Costs are read so much after the beginning and before the end of the measured time.
 const MARGIN: Duration = Duration::from_millis(200);
 
@@ -124,7 +127,7 @@ impl Bench {
                     subject.add_port(&port, &neighbour(number))?;
                 }
             }
-            subject.add_uplink(UPLINK, "wire")?;
+            subject.add_uplink(UPLINK, WIRE)?;
             subject.pause()?;
         }
         Ok(Self { ours, theirs, cores, interrupt, plan, out })
