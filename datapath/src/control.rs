@@ -418,6 +418,13 @@ impl Datapath {
         Ok(())
     }
 
+    /// Whether a tenant is in debt on some PMD. Of one whose port was just removed it is exact;
+    /// otherwise as of the PMD's last look at that tenant.
+    pub fn tenant_owes(&self, tenant: TenantIndex) -> bool {
+        let cells = |pmd: &PmdHandle| pmd.shared.credit_cycles(tenant) < 0;
+        self.pmds.iter().any(cells)
+    }
+
     /// Makes a port known to every PMD and polled by one of them.
     ///
     /// # Errors

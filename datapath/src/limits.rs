@@ -29,6 +29,10 @@ pub const HEADER_SNAPSHOTS: usize = 32;
 /// about a quantum.
 pub const PENDING_BYTES: u64 = 16 * 1024;
 
+/// Actions of one packet after which the clock is looked at, what they output being delivered:
+/// together they take less than a quantum.
+pub const OPS_PER_LOOK: usize = 16;
+
 /// Mail taken per turn, of either kind, unless `system`'s slice of it is used up before. Each item is
 /// bounded work.
 pub const MAIL_PER_TURN: usize = 4;

@@ -48,6 +48,7 @@ impl TenantCells {
     /// The tenant goes: the next one with its index starts at zero.
     pub(crate) fn clear(&self) {
         self.waits.clear();
+        self.credit_cycles.store(0, Ordering::Relaxed);
         for counter in [&self.over_share_drops, &self.early_drops, &self.marks] {
             counter.store(0, Ordering::Relaxed);
         }
@@ -120,6 +121,12 @@ impl PmdShared {
             forgotten: zero(),
             forgotten_per_turn_max: zero(),
         }
+    }
+
+    /// A tenant's credit when it was last published.
+    pub(crate) fn credit_cycles(&self, tenant: TenantIndex) -> i64 {
+        let cells = self.tenants.get(usize::from(tenant.0));
+        cells.map_or(0, |cells| cells.credit_cycles.load(Ordering::Relaxed))
     }
 
     pub(crate) fn snapshot(&self, pmd: usize, core: usize) -> PmdSnapshot {

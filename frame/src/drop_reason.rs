@@ -80,6 +80,8 @@ drop_reasons! {
     TenantOverShare = "tenant_over_share",
     /// The same, found by configured addresses before the packet was classified.
     TenantOverShareEarly = "tenant_over_share_early",
+    /// The tables changed while copies of the packet were still being made, over several turns.
+    TablesChanged = "tables_changed",
     /// A meter's band says drop.
     Meter = "meter",
     /// A copy for the controller: the tenant sends it more than its limit allows.

@@ -118,3 +118,8 @@ pub const SEND_STALL: Duration = Duration::from_secs(10);
 /// How long an orderly end may take, in milliseconds, unless the command line says otherwise: two
 /// seconds from the signal to the last thread are promised.
 pub const SHUTDOWN_DEADLINE_MS: u64 = 1800;
+
+/// Tenants whose last port is gone and that are remembered because they owe; beyond it the first to
+/// go are forgotten. Each holds an account, of which there are a thousand, and no traffic lets
+/// anybody remove ports: only operators make them.
+pub const DEPARTED_TENANTS_MAX: usize = 64;

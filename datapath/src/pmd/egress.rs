@@ -10,10 +10,13 @@ use tollgate_vhost::{ActiveVring, Notifier};
 
 use crate::counters::PortCounters;
 use crate::handoff::HandoffOut;
-use crate::limits::{HEADER_SNAPSHOTS, MAX_PORTS, MAX_QUEUE_PAIRS, PENDING_BYTES, PENDING_OUTPUTS};
+use crate::limits::{
+    HEADER_SNAPSHOTS, MAX_PORTS, MAX_QUEUE_PAIRS, OPS_PER_LOOK, PENDING_BYTES, PENDING_OUTPUTS,
+};
 use crate::megaflow::{Megaflow, Op};
 use crate::pmd::frames::Frames;
 use crate::pmd::ports::{PortSlot, PortTable, RingRef};
+use crate::pmd::progress::{Progress, Ran};
 
 /// A copy that waits to be delivered.
 #[derive(Clone, Copy, Debug)]
@@ -85,38 +88,53 @@ impl Egress {
         open(slot, pair, &mut self.unpublished)
     }
 
-    /// Runs a megaflow's actions on one packet. Its outputs are delivered at the latest by the next
-    /// [`flush`](Self::flush). Says whether a copy is to go to the slow path, which the caller sees to
-    /// and counts.
+    /// Runs a megaflow's actions on one packet, from where it has got to. Its outputs are delivered at
+    /// the latest by the next [`flush`](Self::flush), or, if the list is cut, by now: then it is to be
+    /// run again with the packet as it is left, and in between the packet is the caller's to keep. A
+    /// copy that is to go to the slow path, as the progress says in the end, the caller sees to and
+    /// counts.
     #[inline]
-    #[must_use]
     pub(crate) fn run<F: Frames>(
         &mut self,
         megaflow: &Megaflow,
         frames: &mut F,
         at: usize,
-        flow_hash: u64,
         ports: &mut PortTable,
         source: Source<'_>,
-    ) -> bool {
+        progress: &mut Progress,
+    ) -> Ran {
         let mut current = CurrentHeader { packet: at, snapshot: None, referenced: false };
-        let mut outputs = 0_u64;
-        let (mut edited, mut punts) = (false, false);
         let mut lost = None;
-        self.received_kept = false;
-        for op in &megaflow.ops {
+        let first = progress.next_op;
+        if first == 0 {
+            self.received_kept = false;
+        }
+        for (index, op) in megaflow.ops.iter().enumerate().skip(first) {
+            // Whoever is run gets on, however late it is.
+            let may_cut = index != first;
+            if may_cut && index.is_multiple_of(OPS_PER_LOOK) {
+                self.flush(frames, ports, source);
+                current.referenced = false;
+                if tsc::now() >= source.deadline_tsc {
+                    return self.cut(index, &current, frames, source, progress);
+                }
+            }
             match op {
                 Op::Output(port) => {
                     if self.pending.len() == PENDING_OUTPUTS || self.pending_bytes > PENDING_BYTES {
                         self.flush(frames, ports, source);
+                        current.referenced = false;
+                        if may_cut && tsc::now() >= source.deadline_tsc {
+                            return self.cut(index, &current, frames, source, progress);
+                        }
                     }
-                    self.push(*port, &current, flow_hash, frames);
+                    self.push(*port, &current, progress.flow_hash, frames);
                     current.referenced = true;
-                    outputs += 1;
+                    progress.outputs += 1;
                 }
                 Op::Edit(edit) => {
-                    if !edited {
-                        edited = true;
+                    if !progress.edited {
+                        progress.edited = true;
                         self.keep_received(megaflow, frames.packet(at));
                     }
                     if current.referenced {
@@ -135,27 +153,34 @@ impl Egress {
                         break;
                     }
                 }
-                Op::Punt => punts = true,
+                Op::Punt => progress.punts = true,
                 Op::Burn(cycles) => burn(u64::from(*cycles)),
             }
         }
-        let copies = outputs + u64::from(punts);
-        match (copies, lost) {
-            (0, None) => source.counters.dropped(megaflow.drop_reason, 1),
-            // Controllers hear of it, but the packet itself is lost.
-            (1, None) if punts && megaflow.drop_reason == DropReason::TtlExpired => {
-                source.counters.cloned(1);
-                source.counters.dropped(DropReason::TtlExpired, 1);
-            }
-            (1, None) => {}
-            (_, None) => source.counters.cloned(copies - 1),
-            // The copies already made stand; the one that went on is lost.
-            (_, Some(reason)) => {
-                source.counters.cloned(copies);
-                source.counters.dropped(reason, 1);
-            }
+        progress.account(megaflow.drop_reason, lost, source.counters);
+        Ran::Finished
+    }
+
+    /// Ends for now before the action at `index`, everything pending being delivered.
+    #[cold]
+    fn cut<F: Frames>(
+        &mut self,
+        index: usize,
+        current: &CurrentHeader,
+        frames: &mut F,
+        source: Source<'_>,
+        progress: &mut Progress,
+    ) -> Ran {
+        let snapshot = current.snapshot.and_then(|index| self.snapshots.get(usize::from(index)));
+        if let Some(packet) = frames.packet_mut(current.packet)
+            && let Some(latest) = snapshot
+        {
+            packet.header.clone_from_header(&latest.header);
+            packet.layout = latest.layout;
         }
-        punts
+        progress.next_op = index;
+        progress.account_cut(source.counters);
+        Ran::Cut
     }
 
     /// Keeps the header as received before the first edit of a packet that has its copy punted.
@@ -172,6 +197,20 @@ impl Egress {
     /// The header of the packet that was [`run`](Self::run) last, as it was received.
     pub(crate) fn received_header<'a>(&'a self, packet: &'a Packet) -> &'a HeaderBuf {
         if self.received_kept { &self.received } else { &packet.header }
+    }
+
+    /// What [`received_header`](Self::received_header) is to say when a packet is run on: the header
+    /// that was kept, if one was.
+    pub(crate) fn restore_received(&mut self, kept: Option<&HeaderBuf>) {
+        self.received_kept = kept.is_some();
+        if let Some(kept) = kept {
+            self.received.clone_from_header(kept);
+        }
+    }
+
+    /// The header as received that was kept of the packet that was run last, if that was edited.
+    pub(crate) fn kept_received(&self) -> Option<&HeaderBuf> {
+        self.received_kept.then_some(&self.received)
     }
 
     #[inline]
@@ -400,6 +439,8 @@ pub(crate) struct Source<'a> {
     pub(crate) counters: &'a PortCounters,
     /// The time for meters: the task's last boundary.
     pub(crate) now_tsc: u64,
+    /// When a long action list is to be cut.
+    pub(crate) deadline_tsc: u64,
 }
 
 /// Marks a pending output as delivered. No port has this index ([`MAX_PORTS`](crate::limits::MAX_PORTS)).

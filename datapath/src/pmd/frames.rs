@@ -61,6 +61,11 @@ impl<'a> OwnedFrame<'a> {
         Self { packet, payload }
     }
 
+    /// One that was taken apart before: a header, maybe edited, and its payload.
+    pub(crate) fn as_left(packet: &'a mut Packet, payload: &'a [u8]) -> Self {
+        Self { packet, payload: [Segment::from_slice(payload)] }
+    }
+
     /// The same, ready for edits.
     pub(crate) fn parsed(packet: &'a mut Packet, frame: &'a [u8], in_port: PortIndex) -> Self {
         let owned = Self::new(packet, frame);

@@ -46,7 +46,9 @@ impl Pmd {
             } else {
                 let frame = OwnedFrame::new(&mut self.returned, handed.frame);
                 let now_tsc = self.accounts.last_tsc();
-                let source = Source { port: handed.in_port, counters: &counters, now_tsc };
+                let deadline_tsc = u64::MAX;
+                let source =
+                    Source { port: handed.in_port, counters: &counters, now_tsc, deadline_tsc };
                 let (port, hash) = (handed.out_port, handed.flow_hash);
                 self.egress.send(port, hash, &frame, &mut self.ports, source);
             }

@@ -77,7 +77,8 @@ impl Pmd {
         shared.notifications.store(self.egress.notifications, Relaxed);
     }
 
-    fn publish_tenant(&self, index: TenantIndex) {
+    /// The same of one tenant.
+    pub(super) fn publish_tenant(&self, index: TenantIndex) {
         let Some(tenant) = self.tenants.get(index) else { return };
         let Some(cells) = self.shared.tenants.get(usize::from(index.0)) else { return };
         let scheduler = &self.accounts.scheduler;

@@ -11,10 +11,12 @@ mod handed;
 mod housekeeping;
 mod macs;
 mod owned;
+mod parked;
 mod poll;
 mod port_decision;
 mod ports;
 mod post;
+mod progress;
 mod punt;
 mod received;
 mod run;
@@ -42,6 +44,7 @@ use self::egress::Egress;
 use self::granted::GrantCursor;
 use self::housekeeping::Housekeeping;
 use self::macs::MacTable;
+use self::parked::Parked;
 use self::ports::{PortTable, RingRef};
 use self::received::Attribution;
 use self::task::TaskScratch;
@@ -99,6 +102,10 @@ pub(crate) struct Pmd {
     portless: Option<Consumer<Injection>>,
     portless_counters: Arc<PortCounters>,
     portless_due_tsc: u64,
+    /// Where a packet waits that was cut short and is not of a tenant's turn: one of an uplink, and one
+    /// of a controller's. `None` only while it is run on.
+    parked_received: Option<Box<Parked>>,
+    parked_portless: Option<Box<Parked>>,
     notifier: Notifier,
     mail: PmdMail,
     /// Rings that start and stop, and the end: before everything else.
@@ -159,6 +166,8 @@ impl Pmd {
             portless,
             portless_counters,
             portless_due_tsc: 0,
+            parked_received: Some(Box::new(Parked::new())),
+            parked_portless: Some(Box::new(Parked::new())),
             notifier,
             mail,
             urgent_mail,

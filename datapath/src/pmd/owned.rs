@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
-use tollgate_frame::DropReason;
+use tollgate_frame::{DropReason, Segment};
 use tollgate_packet::PortIndex;
+use tollgate_packet::limits::HEADER_COPY_BYTES;
 use tollgate_policy::{Account, TenantIndex};
 
 use crate::counters::PortCounters;
@@ -14,6 +15,15 @@ use crate::megaflow::Megaflow;
 use crate::pmd::Pmd;
 use crate::pmd::egress::Source;
 use crate::pmd::frames::{Frames as _, OwnedFrame};
+use crate::pmd::parked::{Decision, Job, Punt};
+use crate::pmd::progress::{Progress, Ran};
+
+/// Where a frame waits that was cut short.
+#[derive(Clone, Copy)]
+enum Place {
+    Tenant(TenantIndex),
+    Portless,
+}
 
 /// Where frames that entered through no port come from. No port has this index
 /// ([`MAX_PORTS`](crate::limits::MAX_PORTS)).
@@ -31,10 +41,10 @@ impl Pmd {
             if self.cache.is_stale(&reply.megaflow) {
                 self.ask_again(tenant, reply);
             } else {
-                self.send_answer(reply);
+                self.send_answer(tenant, reply, deadline_tsc);
             }
             self.accounts.lap_tenant(tenant);
-            if self.accounts.last_tsc() >= deadline_tsc {
+            if self.accounts.last_tsc() >= deadline_tsc || self.is_parked(tenant) {
                 break;
             }
         }
@@ -44,15 +54,24 @@ impl Pmd {
         answered
     }
 
-    fn send_answer(&mut self, reply: Reply) {
+    fn send_answer(&mut self, tenant: TenantIndex, reply: Reply, deadline_tsc: u64) {
         let Reply { port, key_hash, frame, megaflow, install, punt } = reply;
         // The port may be gone; then so are its counters.
-        if let Some(counters) = self.ports.get(port).map(|slot| Arc::clone(&slot.counters)) {
-            counters.miss_returned();
-            let source = Source { port, counters: &counters, now_tsc: self.accounts.last_tsc() };
-            self.run_owned(&megaflow, &frame, Some(key_hash), source, punt);
+        let Some(counters) = self.ports.get(port).map(|slot| Arc::clone(&slot.counters)) else {
+            return self.let_go(megaflow, install, frame);
+        };
+        counters.miss_returned();
+        let now_tsc = self.accounts.last_tsc();
+        let source = Source { port, counters: &counters, now_tsc, deadline_tsc };
+        let cut = self.run_owned(&megaflow, &frame, Some(key_hash), source, punt);
+        if let Some(progress) = cut {
+            let decision = Decision::Answer { megaflow, install };
+            let punt = Punt::Done(punt);
+            let job = Job { decision, progress, port, payer: tenant, punt };
+            self.park_owned(Place::Tenant(tenant), frame, job, &counters);
+        } else {
+            self.let_go(megaflow, install, frame);
         }
-        self.let_go(megaflow, install, frame);
     }
 
     /// An answer from before a change of the tables must not be carried out after it: the packet
@@ -78,6 +97,7 @@ impl Pmd {
         let mut sent = 0;
         while sent < INJECTIONS_PER_TASK
             && self.accounts.last_tsc() < deadline_tsc
+            && !self.is_parked(tenant)
             && self.cache.homeward_room() >= 2
         {
             let Some(slot) = self.tenants.get_mut(tenant) else { break };
@@ -85,10 +105,13 @@ impl Pmd {
             sent += 1;
             let port = port.unwrap_or(PORTLESS);
             // The port may be gone; then so are its counters.
-            if let Some(counters) = self.ports.get(port).map(|slot| Arc::clone(&slot.counters)) {
-                self.inject(&megaflow, &frame, port, &counters);
+            match self.ports.get(port).map(|slot| Arc::clone(&slot.counters)) {
+                Some(counters) => {
+                    let source = self.injection_source(port, &counters, deadline_tsc);
+                    self.inject(megaflow, frame, source, Place::Tenant(tenant));
+                }
+                None => self.let_go(megaflow, false, frame),
             }
-            self.let_go(megaflow, false, frame);
             self.accounts.lap_tenant(tenant);
         }
         if sent > 0 {
@@ -101,16 +124,24 @@ impl Pmd {
     pub(crate) fn take_portless(&mut self) -> bool {
         let is_due = self.accounts.last_tsc() >= self.portless_due_tsc;
         let Some(ring) = self.portless.as_mut().filter(|_| is_due) else { return false };
-        if ring.is_empty() || self.cache.homeward_room() < 2 {
+        let is_parked = self.parked_portless.as_ref().is_some_and(|parked| parked.is_taken());
+        if ring.is_empty() && !is_parked || self.cache.homeward_room() < 2 {
             return false;
         }
-        let Ok(Injection { frame, megaflow, .. }) = ring.pop() else { return false };
+        let injection = if is_parked { None } else { ring.pop().ok() };
         // What came before in this turn was mail.
         self.accounts.lap(Account::Tenant(TenantIndex::SYSTEM));
         let started_tsc = self.accounts.last_tsc();
-        let counters = Arc::clone(&self.portless_counters);
-        self.inject(&megaflow, &frame, PORTLESS, &counters);
-        self.let_go(megaflow, false, frame);
+        let quantum_cycles = self.accounts.scheduler.config().quantum_cycles;
+        let deadline_tsc = started_tsc.saturating_add(quantum_cycles);
+        if let Some(Injection { frame, megaflow, .. }) = injection {
+            let counters = Arc::clone(&self.portless_counters);
+            let source = self.injection_source(PORTLESS, &counters, deadline_tsc);
+            self.inject(megaflow, frame, source, Place::Portless);
+        } else if let Some(mut parked) = self.parked_portless.take() {
+            self.resume(&mut parked, deadline_tsc);
+            self.parked_portless = Some(parked);
+        }
         self.publish(TenantIndex::SYSTEM);
         self.accounts.lap(Account::Tenant(TenantIndex::SYSTEM));
         let now_tsc = self.accounts.last_tsc();
@@ -119,19 +150,42 @@ impl Pmd {
         true
     }
 
-    fn inject(
-        &mut self,
-        megaflow: &Megaflow,
-        frame: &[u8],
+    fn injection_source<'a>(
+        &self,
         port: PortIndex,
-        counters: &PortCounters,
-    ) {
-        counters.injected();
-        let source = Source { port, counters, now_tsc: self.accounts.last_tsc() };
-        self.run_owned(megaflow, frame, None, source, PuntOutcome::Sent);
+        counters: &'a PortCounters,
+        deadline_tsc: u64,
+    ) -> Source<'a> {
+        Source { port, counters, now_tsc: self.accounts.last_tsc(), deadline_tsc }
     }
 
-    /// Runs a decision on a frame and delivers what it outputs.
+    /// Carries out a controller's wish, or begins to: then the rest waits in `place`.
+    fn inject(
+        &mut self,
+        megaflow: Arc<Megaflow>,
+        frame: Vec<u8>,
+        source: Source<'_>,
+        place: Place,
+    ) {
+        source.counters.injected();
+        let punt = PuntOutcome::Sent;
+        let cut = self.run_owned(&megaflow, &frame, None, source, punt);
+        if let Some(progress) = cut {
+            let (decision, punt) = (Decision::Injected(megaflow), Punt::Done(punt));
+            let payer = match place {
+                Place::Tenant(tenant) => tenant,
+                Place::Portless => TenantIndex::SYSTEM,
+            };
+            let port = source.port;
+            let job = Job { decision, progress, port, payer, punt };
+            self.park_owned(place, frame, job, source.counters);
+        } else {
+            self.let_go(megaflow, false, frame);
+        }
+    }
+
+    /// Runs a decision on a frame and delivers what it outputs. How far that
+    /// got, if it was cut.
     fn run_owned(
         &mut self,
         megaflow: &Megaflow,
@@ -139,19 +193,47 @@ impl Pmd {
         flow_hash: Option<u64>,
         source: Source<'_>,
         punt: PuntOutcome,
-    ) {
+    ) -> Option<Progress> {
         megaflow.stats.add(1, frame.len() as u64, source.now_tsc);
         let mut frames = OwnedFrame::parsed(&mut self.returned, frame, source.port);
         let key_hash = || frames.packet(0).map_or(0, |packet| self.cache.hash(&packet.key));
         let flow_hash = flow_hash.unwrap_or_else(key_hash);
         let ports = &mut self.ports;
-        let punts = self.egress.run(megaflow, &mut frames, 0, flow_hash, ports, source);
+        let mut progress = Progress::of(flow_hash);
+        let ran = self.egress.run(megaflow, &mut frames, 0, ports, source, &mut progress);
         self.egress.flush(&frames, ports, source);
+        if ran == Ran::Cut {
+            return Some(progress);
+        }
         match punt {
-            _ if !punts => {}
+            _ if !progress.punts => {}
             PuntOutcome::Sent => source.counters.consumed(),
             PuntOutcome::Denied => source.counters.dropped(DropReason::ControllerLimit, 1),
         }
+        None
+    }
+
+    /// Keeps a frame whose list was cut: its header is where it was edited.
+    fn park_owned(&mut self, place: Place, frame: Vec<u8>, job: Job, counters: &PortCounters) {
+        let parked = match place {
+            Place::Tenant(tenant) => {
+                self.tenants.get_mut(tenant).and_then(|slot| slot.parked.as_mut())
+            }
+            Place::Portless => self.parked_portless.as_mut(),
+        };
+        // What follows the header copy is as it was.
+        let payload = frame.get(HEADER_COPY_BYTES..).unwrap_or_default();
+        match parked {
+            Some(parked) => {
+                let payload = [Segment::from_slice(payload)];
+                parked.fill(&self.returned, &payload, &self.egress, job, counters);
+            }
+            None => {
+                job.progress.account_lost(DropReason::NoBuffers, counters);
+                self.let_go_of(job);
+            }
+        }
+        self.cache.send_frame_home(frame);
     }
 
     /// What is left of an owned frame: its decision goes into the caches or home, its bytes go

@@ -49,7 +49,7 @@ impl Pmd {
         taken > 0
     }
 
-    fn carry_out(&mut self, order: Mail) -> Option<Discard> {
+    pub(super) fn carry_out(&mut self, order: Mail) -> Option<Discard> {
         match order {
             Mail::TenantAdd(knobs, slot) => {
                 // Refused only where the control side has lost count; then the slot goes back.
@@ -97,6 +97,8 @@ impl Pmd {
                 for ring in slot.polled_rings() {
                     self.forget_ring(slot.tenant, ring);
                 }
+                // What it owes decides whether its account is kept.
+                self.publish_tenant(slot.tenant);
                 self.macs.refill(self.ports.macs());
                 Some(Discard::Port(slot))
             }

@@ -1,11 +1,13 @@
 //! Copies of frames for controllers, on their way to the slow path.
 
-use tollgate_frame::DropReason;
+use tollgate_frame::{DropReason, Packet, Segment};
 use tollgate_packet::PortIndex;
 use tollgate_policy::TenantIndex;
 
 use crate::counters::PortCounters;
+use crate::lane::PmdLane;
 use crate::pmd::Pmd;
+use crate::pmd::egress::Egress;
 use crate::pmd::frames::copy_frame;
 
 impl Pmd {
@@ -18,7 +20,39 @@ impl Pmd {
         index: usize,
         counters: &PortCounters,
     ) -> bool {
-        let outcome = self.queue_punt(tenant, port, index);
+        let Self { burst, tenants, egress, scratch, accounts, .. } = self;
+        let lane = tenants.get_mut(tenant).map(|slot| &mut slot.lane);
+        let outcome = match (lane, burst.packet(index)) {
+            (Some(lane), Some(packet)) => {
+                let frame = (packet, burst.payload(index));
+                queue_punt(lane, egress, port, frame, &mut scratch.frame, accounts.last_tsc())
+            }
+            _ => Err(DropReason::ControllerQueueFull),
+        };
+        self.count_punt(outcome, counters)
+    }
+
+    /// The same for a packet that the switch owns.
+    pub(crate) fn punt_packet(
+        &mut self,
+        tenant: TenantIndex,
+        port: PortIndex,
+        packet: &Packet,
+        payload: &[Segment<'_>],
+        counters: &PortCounters,
+    ) {
+        let Self { tenants, egress, scratch, accounts, .. } = self;
+        let outcome = match tenants.get_mut(tenant).map(|slot| &mut slot.lane) {
+            Some(lane) => {
+                let frame = (packet, payload);
+                queue_punt(lane, egress, port, frame, &mut scratch.frame, accounts.last_tsc())
+            }
+            None => Err(DropReason::ControllerQueueFull),
+        };
+        self.count_punt(outcome, counters);
+    }
+
+    fn count_punt(&self, outcome: Result<(), DropReason>, counters: &PortCounters) -> bool {
         match outcome {
             Ok(()) => {
                 counters.consumed();
@@ -28,23 +62,22 @@ impl Pmd {
         }
         outcome.is_ok()
     }
+}
 
-    fn queue_punt(
-        &mut self,
-        tenant: TenantIndex,
-        port: PortIndex,
-        index: usize,
-    ) -> Result<(), DropReason> {
-        const NO_QUEUE: DropReason = DropReason::ControllerQueueFull;
-        let lane = &mut self.tenants.get_mut(tenant).ok_or(NO_QUEUE)?.lane;
-        // Before the copy is made: a flood of them costs next to nothing.
-        if !lane.admits_punt(self.accounts.last_tsc()) {
-            return Err(DropReason::ControllerLimit);
-        }
-        let packet = self.burst.packet(index).ok_or(NO_QUEUE)?;
-        let header = self.egress.received_header(packet).bytes();
-        let len = copy_frame(header, self.burst.payload(index), &mut self.scratch.frame);
-        let frame = self.scratch.frame.get(..len).unwrap_or_default();
-        if lane.punt(port, &packet.key, frame) { Ok(()) } else { Err(NO_QUEUE) }
+/// Puts a packet, with the header that it was received with, together in `scratch` and queues it.
+fn queue_punt(
+    lane: &mut PmdLane,
+    egress: &Egress,
+    port: PortIndex,
+    (packet, payload): (&Packet, &[Segment<'_>]),
+    scratch: &mut [u8],
+    now_tsc: u64,
+) -> Result<(), DropReason> {
+    // Before the copy is made: a flood of them costs next to nothing.
+    if !lane.admits_punt(now_tsc) {
+        return Err(DropReason::ControllerLimit);
     }
+    let len = copy_frame(egress.received_header(packet).bytes(), payload, scratch);
+    let frame = scratch.get(..len).unwrap_or_default();
+    if lane.punt(port, &packet.key, frame) { Ok(()) } else { Err(DropReason::ControllerQueueFull) }
 }

@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use tollgate_accel::tsc;
+use tollgate_classifier::FlowSlot;
 use tollgate_frame::DropReason;
 use tollgate_packet::edit::{self, Edit};
 use tollgate_packet::{FlowKey, HeaderField};
@@ -21,7 +22,9 @@ use crate::megaflow::single_writer_add;
 use crate::pmd::Pmd;
 use crate::pmd::egress::Source;
 use crate::pmd::frames::parse_packet;
+use crate::pmd::parked::{Decision, Job, Punt};
 use crate::pmd::ports::RingRef;
+use crate::pmd::progress::{Progress, Ran};
 use crate::pmd::task::is_long;
 
 /// What is known of each packet of a received burst; never zeroed.
@@ -62,6 +65,9 @@ impl Pmd {
     /// Serves one burst of one uplink ring, if one has packets; `true` then. It is no more than a
     /// quantum of work: what is left stays in the ring.
     pub(crate) fn take_received(&mut self) -> bool {
+        if self.resume_received() {
+            return true;
+        }
         let Some(at) = self.uplinks.pop_front() else { return false };
         let port = self.ports.get(at.port).map(|port| (port.tenant, Arc::clone(&port.counters)));
         let Some((uplink, counters)) = port else { return false };
@@ -89,6 +95,32 @@ impl Pmd {
         self.burst.clear();
         single_writer_add(&self.shared.packets, done as u64);
         self.put_back_uplink(at);
+        self.shared.rx_cycles.record(self.accounts.last_tsc().saturating_sub(began_tsc));
+        true
+    }
+
+    /// Runs on the packet that an earlier burst has left in the middle of its list: all that came
+    /// later waits. It is asked again whether that is at another's expense. `true` if there was one.
+    fn resume_received(&mut self) -> bool {
+        let is_taken = self.parked_received.as_ref().is_some_and(|parked| parked.is_taken());
+        let Some(mut parked) = self.parked_received.take_if(|_| is_taken) else { return false };
+        let Some((payer, packet)) = parked.payer() else { return false };
+        let ecn_capable = is_ecn_capable(&packet.key);
+        // What came before in this turn was mail.
+        self.accounts.lap(Account::Tenant(TenantIndex::SYSTEM));
+        let began_tsc = self.accounts.last_tsc();
+        let scheduler = &self.accounts.scheduler;
+        let quantum_cycles = scheduler.config().quantum_cycles;
+        if scheduler.verdict(payer, Stage::PostAttribution, ecn_capable) == Verdict::Drop {
+            self.give_up(&mut parked, DropReason::TenantOverShare);
+            let cells = self.shared.tenants.get(usize::from(payer.0));
+            cells.inspect(|cells| cells.dropped_over_share());
+        } else {
+            self.resume(&mut parked, began_tsc.saturating_add(quantum_cycles));
+        }
+        self.parked_received = Some(parked);
+        self.publish(payer);
+        self.accounts.lap_tenant(payer);
         self.shared.rx_cycles.record(self.accounts.last_tsc().saturating_sub(began_tsc));
         true
     }
@@ -174,7 +206,8 @@ impl Pmd {
         deadline_tsc: u64,
         counters: &PortCounters,
     ) -> usize {
-        let source = Source { port: at.port, counters, now_tsc: self.accounts.last_tsc() };
+        let now_tsc = self.accounts.last_tsc();
+        let source = Source { port: at.port, counters, now_tsc, deadline_tsc };
         let (mut done, mut bytes) = (0, 0);
         let mut payer = None;
         while done < fetched {
@@ -193,16 +226,19 @@ impl Pmd {
                     self.drop_over_share(owner, fate, counters);
                     false
                 }
-                Fate::Deliver => self.deliver_received(done, lane, at, source),
+                Fate::Deliver => self.deliver_received(done, (owner, lane), at, source),
                 Fate::Mark => {
                     self.mark(done, owner);
-                    self.deliver_received(done, lane, at, source)
+                    self.deliver_received(done, (owner, lane), at, source)
                 }
             };
             if let Some(slot) = self.tenants.get_mut(owner) {
                 slot.packets += 1;
             }
             done += 1;
+            if self.parked_received.as_ref().is_some_and(|parked| parked.is_taken()) {
+                break;
+            }
             if heavy || self.egress.is_heavy() {
                 self.egress.flush(&self.burst, &mut self.ports, source);
                 if tsc::now() >= deadline_tsc {
@@ -219,7 +255,7 @@ impl Pmd {
     fn deliver_received(
         &mut self,
         index: usize,
-        lane: TenantIndex,
+        (owner, lane): (TenantIndex, TenantIndex),
         at: RingRef,
         source: Source<'_>,
     ) -> bool {
@@ -239,9 +275,34 @@ impl Pmd {
         megaflow.stats.add(1, frame_len, source.now_tsc);
         let is_long = is_long(megaflow);
         let (ports, burst) = (&mut self.ports, &mut self.burst);
-        let punts = self.egress.run(megaflow, burst, index, hash, ports, source);
-        let punted = punts && self.punt(lane, at.port, index, source.counters);
+        let mut progress = Progress::of(hash);
+        let ran = self.egress.run(megaflow, burst, index, ports, source, &mut progress);
+        if ran == Ran::Cut {
+            self.park_received(index, (owner, decision), at, progress, source.counters);
+            return true;
+        }
+        let punted = progress.punts && self.punt(lane, at.port, index, source.counters);
         is_long || punted
+    }
+
+    /// Keeps the packet at `index` of the burst, whose list was cut.
+    fn park_received(
+        &mut self,
+        index: usize,
+        (payer, decision): (TenantIndex, Option<FlowSlot>),
+        at: RingRef,
+        progress: Progress,
+        counters: &PortCounters,
+    ) {
+        let place = self.parked_received.as_mut();
+        match (place, decision, self.burst.packet(index)) {
+            (Some(place), Some(slot), Some(packet)) => {
+                let (decision, punt) = (Decision::Cached(slot), Punt::Here);
+                let job = Job { decision, progress, port: at.port, payer, punt };
+                place.fill(packet, self.burst.payload(index), &self.egress, job, counters);
+            }
+            _ => progress.account_lost(DropReason::NoBuffers, counters),
+        }
     }
 
     fn drop_over_share(&mut self, owner: TenantIndex, fate: Fate, counters: &PortCounters) {

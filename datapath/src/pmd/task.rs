@@ -9,8 +9,8 @@ use std::sync::Arc;
 use tollgate_accel::tsc;
 use tollgate_classifier::FlowSlot;
 use tollgate_frame::DropReason;
-use tollgate_packet::FlowKey;
 use tollgate_packet::limits::MAX_FRAME_BYTES;
+use tollgate_packet::{FlowKey, PortIndex};
 use tollgate_policy::{TenantIndex, Turn};
 use tollgate_vhost::FetchStats;
 
@@ -24,7 +24,9 @@ use crate::pmd::Pmd;
 use crate::pmd::cache::FlowCache;
 use crate::pmd::egress::Source;
 use crate::pmd::frames::{copy_frame, parse_packet};
+use crate::pmd::parked::{Decision, Job, Punt};
 use crate::pmd::ports::RingRef;
+use crate::pmd::progress::{Progress, Ran};
 
 /// What was found for each packet of a burst; never zeroed.
 #[derive(Debug)]
@@ -54,12 +56,18 @@ impl Pmd {
         let started_tsc = self.accounts.last_tsc();
         let deadline_tsc = started_tsc.saturating_add(turn.budget_cycles);
         self.begin_task(turn, started_tsc);
-        let answered = self.send_answers(turn.tenant, deadline_tsc);
-        self.send_injections(turn.tenant, deadline_tsc);
-        let ring_began_tsc = self.accounts.last_tsc();
-        let mut served = 0;
-        if answered < REPLIES_PER_TASK && ring_began_tsc < deadline_tsc {
-            served = self.serve_ring(turn, deadline_tsc);
+        let (mut served, mut ring_began_tsc) = (0, started_tsc);
+        // What an earlier turn has not finished comes first.
+        if !self.resume_tenant(turn.tenant, deadline_tsc) {
+            let answered = self.send_answers(turn.tenant, deadline_tsc);
+            self.send_injections(turn.tenant, deadline_tsc);
+            ring_began_tsc = self.accounts.last_tsc();
+            if answered < REPLIES_PER_TASK
+                && ring_began_tsc < deadline_tsc
+                && !self.is_parked(turn.tenant)
+            {
+                served = self.serve_ring(turn, deadline_tsc);
+            }
         }
         self.end_task(turn.tenant, served, ring_began_tsc);
         self.shared.task_cycles.record(self.accounts.last_tsc().saturating_sub(started_tsc));
@@ -107,7 +115,7 @@ impl Pmd {
             self.classify(at);
             self.learn_port_decision(at);
         }
-        let Forwarded { done, waits } = self.forward(tenant, at, deadline_tsc, &counters);
+        let Forwarded { done, waits, is_cut } = self.forward(tenant, at, deadline_tsc, &counters);
         self.give_back(at, fetched - done);
         if self.complete(at) {
             self.egress.interrupt_sender(tenant);
@@ -115,7 +123,7 @@ impl Pmd {
         self.publish(tenant);
         self.burst.clear();
         single_writer_add(&self.shared.packets, done as u64);
-        single_writer_add(&self.shared.cut_tasks, u64::from(done < fetched && !waits));
+        single_writer_add(&self.shared.cut_tasks, u64::from(is_cut || done < fetched && !waits));
         if waits {
             self.rest(at, WAIT_FOR_ANSWERS_CYCLES);
         } else if fetched < wanted.min(SMALL_SERVICE_PACKETS) {
@@ -186,9 +194,9 @@ impl Pmd {
         counters: &PortCounters,
     ) -> Forwarded {
         let now_tsc = self.accounts.last_tsc();
-        let source = Source { port: at.port, counters, now_tsc };
+        let source = Source { port: at.port, counters, now_tsc, deadline_tsc };
         let fetched = self.burst.len();
-        let (mut done, mut bytes, mut waits) = (0, 0, false);
+        let (mut done, mut bytes, mut waits, mut is_cut) = (0, 0, false, false);
         let mut tally = Tally::default();
         while done < fetched {
             let moved = self.forward_run(tenant, done, deadline_tsc, &mut tally, source);
@@ -211,9 +219,15 @@ impl Pmd {
                 Some(megaflow) => {
                     tally.count(decision, 1, frame_len, &self.cache, now_tsc);
                     let (ports, burst) = (&mut self.ports, &mut self.burst);
-                    let punts = self.egress.run(megaflow, burst, done, flow_hash, ports, source);
+                    let mut progress = Progress::of(flow_hash);
+                    let ran = self.egress.run(megaflow, burst, done, ports, source, &mut progress);
                     let is_long = is_long(megaflow);
-                    let punted = punts && self.punt(tenant, at.port, done, counters);
+                    is_cut = ran == Ran::Cut;
+                    if let Some(slot) = decision.filter(|_| is_cut) {
+                        self.park(tenant, at.port, done, slot, progress, counters);
+                    }
+                    let punted =
+                        !is_cut && progress.punts && self.punt(tenant, at.port, done, counters);
                     is_long || punted
                 }
                 None => {
@@ -223,6 +237,9 @@ impl Pmd {
             };
             bytes += frame_len;
             done += 1;
+            if is_cut {
+                break;
+            }
             if heavy || self.egress.is_heavy() {
                 self.egress.flush(&self.burst, &mut self.ports, source);
                 if tsc::now() >= deadline_tsc {
@@ -233,7 +250,32 @@ impl Pmd {
         self.egress.flush(&self.burst, &mut self.ports, source);
         tally.settle(&self.cache, now_tsc);
         counters.received(done as u64, bytes);
-        Forwarded { done, waits }
+        Forwarded { done, waits, is_cut }
+    }
+
+    /// Keeps the packet at `index` of the burst, whose list was cut, for the tenant's next turn.
+    fn park(
+        &mut self,
+        tenant: TenantIndex,
+        port: PortIndex,
+        index: usize,
+        slot: FlowSlot,
+        progress: Progress,
+        counters: &PortCounters,
+    ) {
+        let decision = Decision::Cached(slot);
+        let job = Job { decision, progress, port, payer: tenant, punt: Punt::Here };
+        let place = self.tenants.get_mut(tenant).and_then(|slot| slot.parked.as_mut());
+        match (place, self.burst.packet(index)) {
+            (Some(place), Some(packet)) => {
+                place.fill(packet, self.burst.payload(index), &self.egress, job, counters);
+            }
+            _ => progress.account_lost(DropReason::NoBuffers, counters),
+        }
+    }
+
+    pub(super) fn is_parked(&self, tenant: TenantIndex) -> bool {
+        self.tenants.get(tenant).is_some_and(|slot| slot.is_parked())
     }
 
     #[inline]
@@ -359,6 +401,8 @@ struct Forwarded {
     done: usize,
     /// The next one waits for earlier ones of its flow to come back from the slow path.
     waits: bool,
+    /// The last one's list is to be run on in the next turn.
+    is_cut: bool,
 }
 
 /// An action list long enough that the clock is looked at after each packet.

@@ -6,6 +6,7 @@ use tollgate_policy::TenantIndex;
 
 use crate::lane::PmdLane;
 use crate::limits::{MAX_RINGS_PER_TENANT, MAX_TENANTS, TASK_PACKETS};
+use crate::pmd::parked::Parked;
 use crate::pmd::ports::RingRef;
 
 /// Made and dropped off the PMD.
@@ -13,6 +14,8 @@ use crate::pmd::ports::RingRef;
 pub(crate) struct TenantSlot {
     pub(crate) index: TenantIndex,
     pub(crate) lane: PmdLane,
+    /// Where a packet waits whose action list was cut; taken out while that is run on.
+    pub(crate) parked: Option<Box<Parked>>,
     /// How many are polled.
     rings: usize,
     /// Those known to have packets, to be served in this order.
@@ -36,6 +39,7 @@ impl TenantSlot {
         Self {
             index,
             lane,
+            parked: Some(Box::new(Parked::new())),
             rings: 0,
             ready: VecDeque::with_capacity(MAX_RINGS_PER_TENANT),
             packet_cost_cycles: 200,
@@ -62,11 +66,17 @@ impl TenantSlot {
         self.ready.retain(|ready| *ready != ring);
     }
 
-    /// Whether a ring is known to have packets, the slow path answers, or a controller has put
-    /// something in.
+    /// Whether a ring is known to have packets, the slow path answers, a controller has put
+    /// something in, or a packet is not done with.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
-        !self.ready.is_empty() || self.lane.has_work()
+        !self.ready.is_empty() || self.lane.has_work() || self.is_parked()
+    }
+
+    /// Whether the rest of a packet's action list is still to be run.
+    #[inline]
+    pub(crate) fn is_parked(&self) -> bool {
+        self.parked.as_ref().is_some_and(|parked| parked.is_taken())
     }
 
     /// A ring has packets. It is not to be polled until it was served.

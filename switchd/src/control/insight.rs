@@ -8,7 +8,7 @@ use crate::pipeline::{BridgeId, MegaflowInfo, StationInfo, Trace, TraceError, Tr
 pub struct MegaflowSummary {
     /// Whose packets it decides.
     pub bridge: String,
-    /// Who pays for them; `None` if the port has just gone.
+    /// Who pays for them; `None` if that tenant has just gone.
     pub tenant: Option<String>,
     /// The decision.
     pub megaflow: MegaflowInfo,
@@ -19,10 +19,6 @@ impl Switch {
         let registry = self.registry();
         let bridge = registry.bridges.get(name).map(|bridge| bridge.id);
         bridge.ok_or_else(|| Refusal::unknown("bridge", name))
-    }
-
-    fn tenant_of(&self, port: &str) -> Option<String> {
-        self.registry().ports.get(port).map(|port| port.tenant.clone())
     }
 
     /// What would become of a packet, and which tenant would pay for it.
@@ -39,7 +35,7 @@ impl Switch {
             TraceError::NoBridge => Refusal::unknown("bridge", bridge),
             error => Refusal::Trace(error),
         })?;
-        let tenant = self.tenant_of(&trace.port);
+        let tenant = self.registry().tenant_name(trace.owner).map(str::to_owned);
         Ok((trace, tenant))
     }
 
@@ -60,7 +56,7 @@ impl Switch {
             bridges.find(|(_, bridge)| bridge.id == id).map(|(name, _)| name.clone())
         };
         let summary = |megaflow: MegaflowInfo| {
-            let tenant = registry.ports.get(&megaflow.port).map(|port| port.tenant.clone());
+            let tenant = registry.tenant_name(megaflow.owner).map(str::to_owned);
             Some(MegaflowSummary { bridge: name_of(megaflow.bridge)?, tenant, megaflow })
         };
         Ok((megaflows.into_iter().filter_map(summary).collect(), more))

@@ -51,8 +51,10 @@ pub(super) struct PortEntry {
 pub(super) struct TenantEntry {
     pub(super) index: TenantIndex,
     pub(super) settings: TenantSettings,
-    /// Somebody asked for it by name; the others go with their last port.
+    /// Somebody asked for it by name; the others go with their last port, or when they owe nothing.
     pub(super) kept: bool,
+    /// When its last port went, of one that stays only because it owes.
+    pub(super) departed: Option<Instant>,
 }
 
 impl Registry {
@@ -68,6 +70,22 @@ impl Registry {
     pub(super) fn ports_of_tenant(&self, tenant: &str) -> Vec<String> {
         let ports = self.ports.iter().filter(|(_, port)| port.tenant == tenant);
         ports.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The tenants that stay only because they owe, those first whose last port went first.
+    pub(super) fn departed(&self) -> Vec<(String, TenantIndex)> {
+        let departed = |(name, entry): (&String, &TenantEntry)| {
+            Some((entry.departed?, name.clone(), entry.index))
+        };
+        let mut departed: Vec<_> = self.tenants.iter().filter_map(departed).collect();
+        departed.sort_unstable();
+        departed.into_iter().map(|(_, name, index)| (name, index)).collect()
+    }
+
+    /// The name of an account of the books.
+    pub(super) fn tenant_name(&self, index: TenantIndex) -> Option<&str> {
+        let mut tenants = self.tenants.iter();
+        tenants.find(|(_, entry)| entry.index == index).map(|(name, _)| name.as_str())
     }
 
     /// The lowest OpenFlow number that no port of the bridge has.

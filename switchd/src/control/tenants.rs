@@ -1,10 +1,13 @@
 //! Tenants: who is charged, and for what share.
 
-use tollgate_datapath::{PmdSnapshot, TenantSettings};
+use std::time::Instant;
+
+use tollgate_datapath::{ControlError, PmdSnapshot, TenantSettings};
 use tollgate_policy::{RxOverrun, TenantIndex, TenantKnobs, Weight};
 
 use super::registry::TenantEntry;
 use super::{Refusal, Switch};
+use crate::limits::DEPARTED_TENANTS_MAX;
 
 /// What is to change about a tenant; the rest stays. The knobs are those of [`TenantSettings`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -78,6 +81,7 @@ impl Switch {
             Some(mut entry) => {
                 entry.settings = change.apply(entry.settings);
                 entry.kept = true;
+                entry.departed = None;
                 self.datapath.tenant_set(entry.index, entry.settings)?;
                 self.pipeline.tenant_set(entry.index, &entry.settings);
                 entry
@@ -146,36 +150,64 @@ impl Switch {
     /// The tenant of a new port, made if there is none of that name. The caller holds the change
     /// lock.
     pub(super) fn tenant_for_port(&self, name: &str) -> Result<TenantIndex, Refusal> {
-        let known = self.registry().tenants.get(name).map(|entry| entry.index);
-        if let Some(index) = known {
-            return Ok(index);
+        if let Some(known) = self.registry_mut().tenants.get_mut(name) {
+            known.departed = None;
+            return Ok(known.index);
         }
+        self.forget_departed(DEPARTED_TENANTS_MAX);
         let entry = self.new_tenant(TenantSettings::default(), false)?;
         let index = entry.index;
         self.registry_mut().tenants.insert(name.to_owned(), entry);
         Ok(index)
     }
 
-    /// Forgets a tenant that only ports have named when none is left. The caller holds the change
-    /// lock.
+    /// Forgets a tenant that only ports have named when none is left and it owes nothing: to be
+    /// plugged out and in again forgives no debt. The caller holds the change lock.
     pub(super) fn forget_unused_tenant(&self, name: &str) {
-        let registry = self.registry();
-        let unused = registry.tenants.get(name).filter(|entry| !entry.kept);
-        let index = unused.filter(|_| registry.ports_of_tenant(name).is_empty()).map(|e| e.index);
-        drop(registry);
-        let Some(index) = index else { return };
-        match self.datapath.tenant_remove(index) {
-            Ok(()) => {
-                self.pipeline.tenant_remove(index);
-                self.registry_mut().tenants.remove(name);
+        {
+            let mut registry = self.registry_mut();
+            let is_unused = registry.ports_of_tenant(name).is_empty();
+            let unused = registry.tenants.get_mut(name).filter(|entry| is_unused && !entry.kept);
+            let Some(entry) = unused else { return };
+            entry.departed = Some(Instant::now());
+        }
+        self.forget_departed(DEPARTED_TENANTS_MAX);
+    }
+
+    /// Forgets the tenants without ports whose debts are gone, and of the others all but `most`, the
+    /// first to go before others.
+    fn forget_departed(&self, most: usize) {
+        let departed = self.registry().departed();
+        let owing = departed.iter().filter(|(_, index)| self.datapath.tenant_owes(*index)).count();
+        let mut to_forget = owing.saturating_sub(most);
+        for (name, index) in departed {
+            if self.datapath.tenant_owes(index) {
+                if to_forget == 0 {
+                    continue;
+                }
+                to_forget -= 1;
             }
-            Err(error) => tracing::warn!(tenant = name, %error, "cannot forget a tenant"),
+            match self.datapath.tenant_remove(index) {
+                Ok(()) => {
+                    self.pipeline.tenant_remove(index);
+                    self.registry_mut().tenants.remove(&name);
+                }
+                Err(error) => tracing::warn!(tenant = name, %error, "cannot forget a tenant"),
+            }
         }
     }
 
     fn new_tenant(&self, settings: TenantSettings, kept: bool) -> Result<TenantEntry, Refusal> {
-        let index = self.datapath.tenant_add(settings)?;
+        let added = self.datapath.tenant_add(settings).or_else(|error| match error {
+            // Those that are only remembered make room.
+            ControlError::TooManyTenants => {
+                self.forget_departed(0);
+                self.datapath.tenant_add(settings)
+            }
+            error => Err(error),
+        });
+        let index = added?;
         self.pipeline.tenant_set(index, &settings);
-        Ok(TenantEntry { index, settings, kept })
+        Ok(TenantEntry { index, settings, kept, departed: None })
     }
 }

@@ -2,6 +2,7 @@
 
 use tollgate_frame::DropReason;
 use tollgate_packet::{FlowKey, FlowMatch, MacAddr};
+use tollgate_policy::TenantIndex;
 
 use super::bridge::{Bridge, BridgeId};
 use super::core::Core;
@@ -18,6 +19,8 @@ pub struct MegaflowInfo {
     pub bridge: BridgeId,
     /// The port that they enter by.
     pub port: String,
+    /// Who pays for them.
+    pub owner: TenantIndex,
     /// Which packets, in flow text.
     pub matched: String,
     /// What is done with them.
@@ -87,6 +90,7 @@ impl Core {
         Some(MegaflowInfo {
             bridge: entry.bridge,
             port: port(entry.ofport),
+            owner: megaflow.owner,
             matched: names.decision(&matcher),
             actions: names.steps(&megaflow.ops, &entry.meters, key),
             drop_reason: drops.then_some(megaflow.drop_reason),

@@ -9,10 +9,11 @@ use tollgate_openflow::text;
 use tollgate_packet::edit::Edit;
 use tollgate_packet::limits::{MAX_FRAME_BYTES, MIN_FRAME_BYTES};
 use tollgate_packet::{FlowKey, MacAddr};
+use tollgate_policy::TenantIndex;
 
 use super::bridge::{Bridge, BridgeId};
 use super::compose::compose;
-use super::core::Core;
+use super::core::{Core, owner_of};
 use super::describe::key_of;
 use super::matching;
 use super::packet_in::edited;
@@ -102,8 +103,8 @@ pub struct Trace {
     pub outputs: Vec<TraceOutput>,
     /// What happens, in a few words.
     pub verdict: String,
-    /// The name of the port whose tenant pays.
-    pub port: String,
+    /// Who pays for such packets.
+    pub owner: TenantIndex,
 }
 
 impl Core {
@@ -141,7 +142,7 @@ impl Core {
             datapath_actions: names.steps(&walk.ops, &walk.dependencies.meters, &packet),
             outputs: outputs(bridge, &walk.ops, &frame),
             verdict: verdict(&walk),
-            port: port.name.clone(),
+            owner: owner_of(bridge, port, &walk),
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use tollgate_packet::{FlowKey, MacAddr};
+use tollgate_policy::TenantIndex;
 
 use super::frames::{Frame, any_frame};
 use super::rules::{PORTS, any_place, any_wishes};
@@ -108,7 +109,7 @@ fn a_trace_tells_the_walk_table_by_table() {
          dl_dst=02:00:00:00:00:02,nw_src=0.0.0.0,nw_dst=10.0.0.2,nw_tos=0,nw_ecn=0,nw_ttl=63,\
          nw_frag=no,tp_src=0,tp_dst=80,tcp_flags=0"
     );
-    assert_eq!((trace.verdict.as_str(), trace.port.as_str()), ("sent to 1 port", "p1"));
+    assert_eq!((trace.verdict.as_str(), trace.owner), ("sent to 1 port", TenantIndex(1)));
     let [output] = &trace.outputs[..] else { panic!("one output") };
     assert_eq!((output.port.as_str(), output.bytes[14 + 8]), ("p2", 63));
 }

@@ -4,6 +4,7 @@ use tollgate_packet::{FlowKey, MacAddr};
 use tollgate_policy::TenantIndex;
 
 use super::super::bridge::PortInfo;
+use super::super::trace::TraceRequest;
 use super::sim::{Sim, index_of};
 
 #[test]
@@ -31,4 +32,17 @@ fn packets_from_an_uplink_are_paid_for_by_the_tenant_that_they_go_to() {
     let owners: Vec<u16> = (1..=4).map(|last| owner(UPLINK, last)).collect();
     assert_eq!(owners, [1, 2, 9, 9], "several tenants and none are the uplink's own");
     assert_eq!(owner(3, 1), 3, "a guest pays for what it sends");
+
+    // What operators are told is who pays, not whose port the packets enter by.
+    let traced = |from: u32, last: u8| {
+        let flow = format!("in_port=p{from},dl_dst=02:00:00:00:00:0{last}");
+        let flow = flow.replace("p4", "up");
+        sim.core.trace(sim.bridge, &TraceRequest::Flow(flow)).unwrap().owner.0
+    };
+    let traced_owners: Vec<u16> = (1..=4).map(|last| traced(UPLINK, last)).collect();
+    assert_eq!((traced_owners, traced(3, 1)), (owners, 3));
+    let (listed, _) = sim.core.megaflows(Some(sim.bridge), 10);
+    let mut listed: Vec<_> = listed.iter().map(|m| (m.port.as_str(), m.owner.0)).collect();
+    listed.sort_unstable();
+    assert_eq!(listed, [("p3", 3), ("up", 1), ("up", 2), ("up", 9), ("up", 9)]);
 }
