@@ -134,7 +134,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             repetitions: 5,
             warm_up: Duration::from_secs(2),
             measured: Duration::from_secs(5),
-            toggles: 2000,
+            toggles: 1300,
             held: Duration::from_secs(60),
         }
     };

@@ -30,11 +30,15 @@ pub(super) const UPLINK: &str = "up";
 /// Whose its own packets would be.
 pub(super) const WIRE: &str = "wire";
 
-/// Costs are read so much after the beginning and before the end of the measured time.
+/// Costs are read so much after the beginning of the measured time, and again after half of it: on a
+/// busy machine reading takes long, and must be over before the load is.
 const MARGIN: Duration = Duration::from_millis(200);
 
 /// Of ports that only listen: rings and buffers as small as do, for there are many.
 const LISTENER_KEYS: &str = "ring=256,rx=256";
+
+/// Runs begun for one that counts.
+const ATTEMPTS: usize = 3;
 
 /// How much is measured.
 #[derive(Debug, Clone, Copy)]
@@ -173,6 +177,27 @@ impl Bench {
         neighbours: &[Adversary],
         with_cost: bool,
     ) -> anyhow::Result<Run> {
+        let mut attempt = 1;
+        loop {
+            let (run, in_time) = self.attempt(variant, victim, neighbours, with_cost)?;
+            match in_time {
+                true => return Ok(run),
+                // The load itself was as it should be; its cost is not known.
+                false if attempt == ATTEMPTS => return Ok(Run { cycles: None, cost: None, ..run }),
+                false => attempt += 1,
+            }
+        }
+    }
+
+    /// And whether the counters were read before the end of the load: what the rings still held after
+    /// it is as much for each tenant, whatever its weight.
+    fn attempt(
+        &mut self,
+        variant: Variant,
+        victim: Option<Mode>,
+        neighbours: &[Adversary],
+        with_cost: bool,
+    ) -> anyhow::Result<(Run, bool)> {
         self.interrupt.check()?;
         self.subject(variant)?.resume()?;
         self.prepare(variant, neighbours)?;
@@ -183,17 +208,20 @@ impl Bench {
         if with_cost {
             self.subject(variant)?.begin()?;
         }
-        self.interrupt.sleep(self.plan.measured.saturating_sub(2 * MARGIN), |_| ())?;
+        self.interrupt.sleep(self.plan.measured / 2, |_| ())?;
         let after = self.cycles(variant)?;
         let cost = if with_cost { Some(self.subject(variant)?.cost()?) } else { None };
+        let read_tsc = tollgate_accel::tsc::now();
         let outcome = running.finish()?;
         self.subject(variant)?.pause()?;
+        let measured_cycles = self.plan.measured.as_secs_f64() * outcome.tsc_hz as f64;
+        let in_time = read_tsc <= outcome.start_tsc + measured_cycles as u64;
         if victim.is_some() {
             let victim = outcome.pair(VICTIM)?;
             ensure!(victim.corrupted + victim.misdelivered == 0, "frames were harmed: {victim:?}");
         }
         let cycles = after.zip(before).map(|(after, before)| after.since(&before));
-        Ok(Run { outcome, cycles, cost })
+        Ok((Run { outcome, cycles, cost }, in_time))
     }
 
     /// Flows, weights and protection.

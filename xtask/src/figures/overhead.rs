@@ -3,21 +3,23 @@
 
 use std::time::Duration;
 
-use super::adversary::SATURATING;
-use super::bench::{Bench, NEIGHBOURS, VICTIM, VICTIM_RATE, neighbour};
+use super::adversary::{LARGE, SATURATING};
+use super::bench::{Bench, NEIGHBOURS, VICTIM, VICTIM_RATE, Variant, neighbour};
+use super::chart::{self, Bars};
 use super::target::{Bound, Verdict};
 use crate::generator::{Interval, Outcome};
 use crate::raw::csv_file;
+use crate::spread::Spread;
 
 /// Time between two changes.
-const SLOT: Duration = Duration::from_millis(40);
+const SLOT: Duration = Duration::from_millis(24);
 /// What the generator reports one by one; those that a change falls into are left out.
-const INTERVAL: Duration = Duration::from_millis(10);
+const INTERVAL: Duration = Duration::from_millis(4);
 /// Resamples of the bootstrap, and the interval that is reported, in percent.
 const RESAMPLES: usize = 2000;
 const CONFIDENCE: f64 = 95.0;
 
-/// Measures throughput of two saturated tenants, and the victim's latency with nobody there.
+/// Measures throughput of saturated tenants, and the victim's latency with nobody there.
 pub(super) fn run(bench: &mut Bench) -> anyhow::Result<Vec<Verdict>> {
     let mut csv = csv_file(&bench.out.join("overhead.csv"))?;
     csv.write_record(["what", "pair", "off", "on"])?;
@@ -41,14 +43,15 @@ pub(super) fn run(bench: &mut Bench) -> anyhow::Result<Vec<Verdict>> {
         verdicts.push(Verdict::new(what, bound, judged).with(detail));
         Ok(())
     };
-    for count in [2, NEIGHBOURS] {
-        let (outcome, changes) = bench.toggled(0, &vec![SATURATING; count], SLOT, INTERVAL)?;
+    for (load, count) in [(SATURATING, 2), (SATURATING, NEIGHBOURS), (LARGE, 3)] {
+        let (outcome, changes) = bench.toggled(0, &vec![load; count], SLOT, INTERVAL)?;
         let frames = |interval: &[&Interval]| {
             interval.iter().map(|interval| interval.received as f64).sum::<f64>()
         };
         let names: Vec<_> = (0..count).map(neighbour).collect();
         let pairs = paired(&outcome, &changes, &names, frames)?;
-        judge(&format!("throughput of {count} saturated tenants"), &pairs, Bound::AtLeast(0.98))?;
+        let what = format!("throughput of {count} tenants ({})", load.name);
+        judge(&what, &pairs, Bound::AtLeast(0.98))?;
     }
     let (outcome, changes) = bench.toggled(VICTIM_RATE, &[], SLOT, INTERVAL)?;
     let victim = [VICTIM.to_owned()];
@@ -62,7 +65,48 @@ pub(super) fn run(bench: &mut Bench) -> anyhow::Result<Vec<Verdict>> {
     let p99 = paired(&outcome, &changes, &victim, latency(|times| times.p99))?;
     judge("idle-path latency p99", &p99, Bound::AtMost(1.03))?;
     csv.flush()?;
+    idle_path(bench)?;
     Ok(verdicts)
+}
+
+/// One request under way and nobody else there, beside OVS-DPDK, which cannot be toggled: run by run
+/// (the paper's figure 10). Protection is judged by the pairs.
+fn idle_path(bench: &mut Bench) -> anyhow::Result<()> {
+    let variants = bench.variants();
+    let mut csv = csv_file(&bench.out.join("idle-path.csv"))?;
+    csv.write_record(["switch", "p50_us", "p99_us"])?;
+    let mut samples: Vec<(Variant, f64, f64)> = Vec::new();
+    for _ in 0..bench.plan.repetitions {
+        for variant in &variants {
+            let run = bench.run(*variant, VICTIM_RATE, &[])?;
+            let times = run.outcome.pair(VICTIM)?.latency_us;
+            let [p50, p99] = times.map_or([f64::NAN; 2], |times| [times.p50, times.p99]);
+            csv.write_record([variant.name(), &format!("{p50:.3}"), &format!("{p99:.3}")])?;
+            samples.push((*variant, p50, p99));
+        }
+    }
+    csv.flush()?;
+    let median = |variant: Variant, of: fn(&(Variant, f64, f64)) -> f64| {
+        let own = samples.iter().filter(|sample| sample.0 == variant).map(of);
+        Spread::of(own).map_or(f64::NAN, |spread| spread.median)
+    };
+    let series: Vec<_> = variants
+        .iter()
+        .map(|variant| {
+            let quantiles = [median(*variant, |s| s.1), median(*variant, |s| s.2)];
+            let [p50, p99] = quantiles;
+            println!("idle path, {}: p50 {p50:.2} us, p99 {p99:.2} us", variant.name());
+            (variant.name(), quantiles.to_vec())
+        })
+        .collect();
+    let bars = Bars {
+        title: "One request under way, nobody else there: round trip (lower is better)",
+        unit: "microseconds",
+        groups: &["median", "99th percentile"],
+        series: &series,
+        logarithmic: false,
+    };
+    chart::bars(&bench.out.join("idle-path.svg"), &bars)
 }
 
 /// Each slot without protection with the one after it: the mean of `of` over the intervals that lie
