@@ -124,7 +124,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let plan = if arguments.quick {
         Plan {
             repetitions: 3,
-            warm_up: Duration::from_millis(700),
+            warm_up: Duration::from_millis(400),
             measured: Duration::from_secs(1),
             toggles: 1000,
             held: Duration::from_secs(5),

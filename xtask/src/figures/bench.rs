@@ -54,6 +54,13 @@ pub(super) struct Plan {
     pub(super) held: Duration,
 }
 
+impl Plan {
+    /// Repetitions of each point of a curve: its neighbours vouch for it too.
+    pub(super) fn curve_repetitions(&self) -> u32 {
+        self.repetitions.div_ceil(2)
+    }
+}
+
 /// On what a run is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Variant {

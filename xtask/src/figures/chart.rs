@@ -50,7 +50,7 @@ pub(super) fn bars(path: &Path, bars: &Bars<'_>) -> anyhow::Result<()> {
     let values = bars.series.iter().flat_map(|(_, values)| values).copied();
     let (low, high) = range(values, bars.logarithmic);
     let mut builder = ChartBuilder::on(&root);
-    builder.caption(bars.title, ("sans-serif", 20)).margin(12);
+    builder.caption(bars.title, ("sans-serif", 24)).margin(12);
     builder.x_label_area_size(64).y_label_area_size(72);
     let names: Vec<_> = bars.groups.iter().map(|name| lines_of(name)).collect();
     // The two kinds of axis are different types.
@@ -58,7 +58,7 @@ pub(super) fn bars(path: &Path, bars: &Bars<'_>) -> anyhow::Result<()> {
         ($y:expr) => {{
             let mut chart = builder.build_cartesian_2d(x, $y).map_err(failed)?;
             let mut mesh = chart.configure_mesh();
-            mesh.disable_x_mesh().x_labels(0).y_desc(bars.unit).label_style(("sans-serif", 13));
+            mesh.disable_x_mesh().x_labels(0).y_desc(bars.unit).label_style(("sans-serif", 16));
             mesh.y_label_formatter(&number);
             mesh.draw().map_err(failed)?;
             for (number, (name, values)) in bars.series.iter().enumerate() {
@@ -72,12 +72,12 @@ pub(super) fn bars(path: &Path, bars: &Bars<'_>) -> anyhow::Result<()> {
                     move |(x, y)| Rectangle::new([(x, y - 5), (x + 12, y + 5)], colour.filled()),
                 );
             }
-            let style = ("sans-serif", 13).into_font().color(&BLACK);
+            let style = ("sans-serif", 16).into_font().color(&BLACK);
             let style = style.pos(Pos::new(HPos::Center, VPos::Top));
             for (group, name) in names.iter().enumerate() {
                 let at = chart.backend_coord(&((group as f64 + 0.5) * width, low));
                 for (line, text) in (0..).zip(name) {
-                    root.draw_text(text, &style, (at.0, at.1 + 6 + 15 * line)).map_err(failed)?;
+                    root.draw_text(text, &style, (at.0, at.1 + 6 + 16 * line)).map_err(failed)?;
                 }
             }
             legend(&mut chart)?;
@@ -98,14 +98,14 @@ pub(super) fn lines(path: &Path, lines: &Lines<'_>) -> anyhow::Result<()> {
     let (low, high) = range(points().map(|(_, y)| y), true);
     let (left, right) = points().fold((f64::MAX, 0.0_f64), |(a, b), (x, _)| (a.min(x), b.max(x)));
     let mut chart = ChartBuilder::on(&root)
-        .caption(lines.title, ("sans-serif", 20))
+        .caption(lines.title, ("sans-serif", 24))
         .margin(12)
         .x_label_area_size(48)
         .y_label_area_size(72)
         .build_cartesian_2d((left..right * 1.05).log_scale(), (low..high).log_scale())
         .map_err(failed)?;
     let mut mesh = chart.configure_mesh();
-    mesh.x_desc(lines.x_label).y_desc(lines.unit).label_style(("sans-serif", 13));
+    mesh.x_desc(lines.x_label).y_desc(lines.unit).label_style(("sans-serif", 16));
     mesh.x_label_formatter(&number).y_label_formatter(&number).draw().map_err(failed)?;
     for (number, (name, points)) in lines.series.iter().enumerate() {
         let colour = COLOURS[number % COLOURS.len()];
@@ -138,7 +138,7 @@ fn legend<'a, X: Ranged<ValueType = f64>, Y: Ranged<ValueType = f64>>(
 ) -> anyhow::Result<()> {
     let mut labels = chart.configure_series_labels();
     labels.position(SeriesLabelPosition::UpperLeft).background_style(WHITE.mix(0.8));
-    labels.border_style(BLACK).draw().map_err(failed)
+    labels.label_font(("sans-serif", 16)).border_style(BLACK).draw().map_err(failed)
 }
 
 /// An axis's number without zeros that say nothing.

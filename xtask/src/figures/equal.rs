@@ -53,10 +53,10 @@ struct Sample {
 /// Measures every case on every variant, round robin.
 pub(super) fn run(bench: &mut Bench) -> anyhow::Result<Vec<Verdict>> {
     let (variants, cases) = (bench.variants(), cases());
-    let runs = cases.len() * variants.len() * bench.plan.repetitions as usize;
+    let runs = cases.len() * variants.len() * bench.plan.curve_repetitions() as usize;
     let bar = Bench::progress(runs, "equal")?;
     let mut samples = Vec::new();
-    for _ in 0..bench.plan.repetitions {
+    for _ in 0..bench.plan.curve_repetitions() {
         for (case, adversary) in &cases {
             for variant in &variants {
                 bar.set_message(format!("{case}, {}", variant.name()));

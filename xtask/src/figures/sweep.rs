@@ -67,10 +67,10 @@ pub(super) fn run(bench: &mut Bench) -> anyhow::Result<Vec<Verdict>> {
     println!("load: 1 is {:.2} million frames of 1.5 kB a second", capacity_pps / 1e6);
     let mut verdicts = Vec::new();
     for axis in axes(capacity_pps) {
-        let runs = axis.points.len() * variants.len() * bench.plan.repetitions as usize;
+        let runs = axis.points.len() * variants.len() * bench.plan.curve_repetitions() as usize;
         let bar = Bench::progress(runs, axis.name)?;
         let mut samples: Vec<(Variant, f64, f64, f64)> = Vec::new();
-        for _ in 0..bench.plan.repetitions {
+        for _ in 0..bench.plan.curve_repetitions() {
             for (x, neighbours) in &axis.points {
                 for variant in &variants {
                     bar.set_message(format!("{x}, {}", variant.name()));
