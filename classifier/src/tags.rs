@@ -1,5 +1,7 @@
 //! The tags of one bucket: a filter in front of the comparison of whole keys.
 
+use tollgate_accel::lanes::equal_lanes;
+
 /// Entries of a bucket. Eight 16-bit tags are compared by one 128-bit instruction.
 pub(crate) const WAYS: usize = 8;
 
@@ -20,12 +22,7 @@ impl Tags {
     /// The ways that may hold an entry with this tag.
     #[inline]
     pub(crate) fn matching(&self, tag: u16) -> Ways {
-        Ways(
-            self.0
-                .iter()
-                .enumerate()
-                .fold(0, |ways, (way, other)| ways | (u32::from(*other == tag) << way)),
-        )
+        Ways(equal_lanes(&self.0, tag))
     }
 
     /// The ways that are free.
