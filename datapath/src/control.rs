@@ -41,6 +41,8 @@ pub struct DatapathConfig {
     pub subtables_max: usize,
     /// Entries of the exact-match table.
     pub exact_entries: usize,
+    /// Look packets up in the exact-match table from the start.
+    pub exact_match: bool,
     /// Gate transmit by credit from the start.
     pub protection: bool,
 }
@@ -53,6 +55,7 @@ impl Default for DatapathConfig {
             megaflows_max: 64 * 1024,
             subtables_max: 4096,
             exact_entries: 64 * 1024,
+            exact_match: true,
             protection: true,
         }
     }
@@ -165,6 +168,7 @@ pub struct Datapath {
     lane_changes: mpsc::Sender<LaneChange>,
     portless: Vec<Arc<PortCounters>>,
     protection: AtomicBool,
+    exact_match: AtomicBool,
     scheduling: Mutex<Scheduling>,
     tsc_hz: u64,
 }
@@ -263,6 +267,7 @@ impl Datapath {
             lane_changes,
             portless,
             protection: AtomicBool::new(config.protection),
+            exact_match: AtomicBool::new(config.exact_match),
             scheduling: Mutex::new(Scheduling { config: config.scheduler, coordinator }),
             tsc_hz,
         };
@@ -518,6 +523,22 @@ impl Datapath {
     /// Whether the gate is on.
     pub fn protection(&self) -> bool {
         self.protection.load(Ordering::Relaxed)
+    }
+
+    /// Turns the exact-match table on or off on the running PMDs. While it is off every packet that
+    /// is looked up at all is looked up among the megaflows.
+    ///
+    /// # Errors
+    /// When the datapath has stopped.
+    pub fn set_exact_match(&self, on: bool) -> Result<(), ControlError> {
+        self.tell_all(|| Mail::ExactMatch(on))?;
+        self.exact_match.store(on, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether the exact-match table is on.
+    pub fn exact_match(&self) -> bool {
+        self.exact_match.load(Ordering::Relaxed)
     }
 
     /// Counters of what controllers have put in at no port.

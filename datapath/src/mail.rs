@@ -39,6 +39,8 @@ pub(crate) enum Mail {
     /// Forget these megaflows; the PMD's references come back in their places.
     Stale(Box<[StaleFlow]>),
     Protection(bool),
+    /// Look packets up in the exact-match table or not.
+    ExactMatch(bool),
     /// Other knobs of the scheduler; what was granted by another refill is void.
     Scheduler(SchedulerConfig),
     /// What of a tenant's knobs concerns the scheduler.

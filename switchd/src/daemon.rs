@@ -98,6 +98,7 @@ fn start_datapath(
         megaflows_max: config.cache.megaflows,
         subtables_max: config.cache.subtables,
         exact_entries: config.cache.exact_entries,
+        exact_match: config.cache.exact_match,
         protection: config.scheduler.protection,
     };
     let (datapath, slow_path) = Datapath::start(&settings)?;

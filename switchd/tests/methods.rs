@@ -268,6 +268,19 @@ fn the_books_of_a_pmd_add_up() {
 }
 
 #[test]
+fn the_exact_match_table_is_toggled_on_the_running_switch() {
+    let dir = directory();
+    let daemon = Daemon::start(dir.path(), "[cache]\nexact_match = false\n");
+    assert_eq!(daemon.call("cache_get", json!({})), json!({"exact_match": false}));
+    let set = daemon.call("cache_set", json!({"exact_match": true}));
+    assert_eq!(set, json!({"exact_match": true}));
+    assert_eq!(daemon.call("cache_get", json!({})), json!({"exact_match": true}));
+    let (code, message) = daemon.refusal("cache_set", json!({"exact_match": "off"}));
+    assert!(code == INVALID_PARAMS && message.contains("`exact_match`"), "{message}");
+    daemon.stop();
+}
+
+#[test]
 fn protection_is_toggled_on_the_running_switch() {
     let dir = directory();
     let daemon = Daemon::start(dir.path(), "[scheduler]\nprotection = false\n");

@@ -16,6 +16,8 @@ pub(crate) struct FlowCache {
     /// Whose it is.
     pmd: usize,
     exact: ExactTable,
+    /// Whether it is looked into and filled.
+    exact_match: bool,
     megaflows: MegaflowCache<Arc<Megaflow>>,
     /// Megaflows walked under older tables are refused.
     min_generation: u64,
@@ -37,6 +39,7 @@ impl FlowCache {
         Self {
             pmd,
             exact,
+            exact_match: true,
             megaflows,
             min_generation: 0,
             homeward,
@@ -54,14 +57,17 @@ impl FlowCache {
 
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64) {
-        self.exact.prefetch(hash);
+        if self.exact_match {
+            self.exact.prefetch(hash);
+        }
     }
 
     /// The decision for a packet; a megaflow's is remembered for the packet's exact key, within the
     /// quota of the megaflow's owner.
     #[inline]
     pub(crate) fn lookup(&mut self, hash: u64, key: &FlowKey) -> Option<FlowSlot> {
-        if let Some(slot) = self.exact.lookup(hash, key)
+        if self.exact_match
+            && let Some(slot) = self.exact.lookup(hash, key)
             && self.megaflows.get(slot).is_some()
         {
             self.exact_hits += 1;
@@ -70,12 +76,28 @@ impl FlowCache {
         let (slot, probes) = self.megaflows.lookup(key)?;
         self.megaflow_hits += 1;
         self.subtable_probes += u64::from(probes);
+        if !self.exact_match {
+            return Some(slot);
+        }
         let owner = self.megaflows.get(slot)?.owner;
         // The place of an entry whose megaflow is gone may be taken, whoever had it.
         let megaflows = &self.megaflows;
         let is_stale = |slot| megaflows.get(slot).is_none();
         self.exact.insert_over_stale(hash, key, slot, owner.0, is_stale);
         Some(slot)
+    }
+
+    /// Counts a packet that is decided as the one before it, whose key it has.
+    #[inline]
+    pub(crate) fn count_repeat(&mut self) {
+        let level = if self.exact_match { &mut self.exact_hits } else { &mut self.megaflow_hits };
+        *level += 1;
+    }
+
+    /// Turns the exact-match table on or off. Its entries stay, so that an entry is as old as it was
+    /// when it is turned on again; one whose megaflow is gone by then is not used.
+    pub(crate) fn set_exact_match(&mut self, on: bool) {
+        self.exact_match = on;
     }
 
     #[inline]
@@ -238,6 +260,23 @@ mod tests {
         cache.set_exact_quota(2, Some(1 << 40), 2);
         fill(&mut cache, 2);
         assert!(cache.exact.occupancy(2) >= 3);
+    }
+
+    /// Nothing is decided by it or put into it while it is off, and nothing is lost by that.
+    #[test]
+    fn the_exact_match_table_can_be_turned_off_and_on() {
+        let exact = ExactTable::new(16, 4, HashSecret::random());
+        let megaflows = MegaflowCache::new(4, 64, HashSecret::random());
+        let mut cache = FlowCache::new(0, exact, megaflows, RingBuffer::new(1).0);
+        cache.install(megaflow(1));
+        cache.set_exact_match(false);
+        assert_eq!(exact_hits(&mut cache, 1), 0);
+        cache.count_repeat();
+        assert_eq!((cache.megaflow_hits, cache.exact_hits, cache.exact.occupancy(1)), (17, 0, 0));
+        cache.set_exact_match(true);
+        assert_eq!(exact_hits(&mut cache, 1), 8, "eight flows, each the second time");
+        cache.set_exact_match(false);
+        assert_eq!(exact_hits(&mut cache, 1), 0, "nor by what is in it already");
     }
 
     /// They stayed until their tenant wanted the places for others, which may have been never.

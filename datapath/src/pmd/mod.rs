@@ -146,6 +146,8 @@ impl Pmd {
         let exact = ExactTable::new(config.exact_entries, MAX_TENANTS, HashSecret::random());
         let megaflows =
             MegaflowCache::new(config.megaflows_max, config.subtables_max, HashSecret::random());
+        let mut cache = FlowCache::new(index, exact, megaflows, homeward);
+        cache.set_exact_match(config.exact_match);
         let books = Books::new(MAX_TENANTS as u16);
         Ok(Self {
             accounts: Accounts::new(scheduler, books, Arc::clone(&shared), tsc_hz),
@@ -154,7 +156,7 @@ impl Pmd {
             back_off: Backoff::new(rings, QUIET_RING_LATE_US * us_cycles),
             looks: 0,
             grant_cursor: GrantCursor::default(),
-            cache: FlowCache::new(index, exact, megaflows, homeward),
+            cache,
             burst: Burst::new(),
             egress: Egress::new(index, handoff_out),
             uplinks: VecDeque::with_capacity(usize::from(rings)),

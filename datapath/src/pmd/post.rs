@@ -127,6 +127,10 @@ impl Pmd {
                 self.accounts.scheduler.set_protection(on);
                 None
             }
+            Mail::ExactMatch(on) => {
+                self.cache.set_exact_match(on);
+                None
+            }
             Mail::Scheduler(config) => {
                 // The control side has validated it.
                 let _ = self.accounts.scheduler.set_config(config);

@@ -177,7 +177,7 @@ impl Pmd {
         let found = scratch.flow_hashes.iter().zip(&repeats).zip(&mut scratch.decisions);
         for (packet, ((hash, repeat), decision)) in packets.iter().zip(found) {
             if *repeat && last.is_some() {
-                cache.exact_hits += 1;
+                cache.count_repeat();
             } else {
                 last = cache.lookup(*hash, &packet.key);
             }

@@ -87,6 +87,8 @@ pub struct SchedulerSection {
 pub struct CacheConfig {
     /// Entries of the exact-match table.
     pub exact_entries: usize,
+    /// Whether that table is used.
+    pub exact_match: bool,
     /// Megaflows.
     pub megaflows: usize,
     /// Pairs of ingress port and megaflow mask.
@@ -364,10 +366,11 @@ impl Default for TenantConfig {
 
 impl Default for CacheConfig {
     fn default() -> Self {
-        let DatapathConfig { exact_entries, megaflows_max, subtables_max, .. } =
+        let DatapathConfig { exact_entries, exact_match, megaflows_max, subtables_max, .. } =
             DatapathConfig::default();
         Self {
             exact_entries,
+            exact_match,
             megaflows: megaflows_max,
             subtables: subtables_max,
             megaflows_per_tenant: None,

@@ -139,6 +139,15 @@ impl Switch {
         Ok(())
     }
 
+    /// Turns the exact-match table on the running PMDs on or off.
+    ///
+    /// # Errors
+    /// When the datapath has stopped.
+    pub fn set_exact_match(&self, on: bool) -> Result<(), Refusal> {
+        let _change = self.change()?;
+        Ok(self.datapath.set_exact_match(on)?)
+    }
+
     /// The datapath.
     pub fn datapath(&self) -> &Datapath {
         &self.datapath

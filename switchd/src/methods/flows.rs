@@ -1,4 +1,4 @@
-//! `megaflow_list` and `fdb_*`: what bridges have decided and learned.
+//! `megaflow_list`, `cache_*` and `fdb_*`: what bridges have decided and learned.
 
 use serde_json::{Value, json};
 
@@ -35,6 +35,22 @@ fn megaflow(summary: &MegaflowSummary) -> Value {
         "bytes": megaflow.bytes,
         "idle_ms": megaflow.idle_ms,
     })
+}
+
+pub(super) fn cache_get(switch: &Switch, params: Params) -> Outcome {
+    params.finish()?;
+    Ok(cache(switch))
+}
+
+pub(super) fn cache_set(switch: &Switch, mut params: Params) -> Outcome {
+    let on = params.boolean("exact_match")?;
+    params.finish()?;
+    switch.set_exact_match(on)?;
+    Ok(cache(switch))
+}
+
+fn cache(switch: &Switch) -> Value {
+    json!({ "exact_match": switch.datapath().exact_match() })
 }
 
 pub(super) fn fdb_list(switch: &Switch, mut params: Params) -> Outcome {

@@ -27,6 +27,8 @@ const METHODS: &[Method] = &[
     Method { name: "bridge_add", call: bridges::add },
     Method { name: "bridge_list", call: bridges::list },
     Method { name: "bridge_remove", call: bridges::remove },
+    Method { name: "cache_get", call: flows::cache_get },
+    Method { name: "cache_set", call: flows::cache_set },
     Method { name: "controller_get", call: controllers::get },
     Method { name: "controller_set", call: controllers::set },
     Method { name: "fdb_flush", call: flows::fdb_flush },
