@@ -79,6 +79,12 @@ impl Pieces {
         self.bytes
     }
 
+    /// How many they are.
+    #[inline]
+    pub(crate) fn count(&self) -> u32 {
+        self.len as u32
+    }
+
     #[inline]
     pub(crate) fn list(&self) -> &[Piece] {
         self.list.get(..self.len).unwrap_or_default()

@@ -1,11 +1,12 @@
 //! Sending to a guest: a frame is copied once into its receive buffers.
 #![deny(clippy::disallowed_macros)] // on the PMD
 
+use tollgate_accel::tsc;
 use tollgate_frame::segment::payload_len;
 use tollgate_frame::{DropReason, Segment, Sink, copy};
 
 use crate::chain::{self, ChainError, Cursor};
-use crate::limits::{MAX_BUFFERS_PER_FRAME, MAX_FRAME_BYTES, STAGED_ENTRIES};
+use crate::limits::{MAX_BUFFERS_PER_FRAME, MAX_FRAME_BYTES, MAX_PIECE_CYCLES, STAGED_ENTRIES};
 use crate::ring::{ActiveVring, Entry};
 
 /// The virtio-net header with `num_buffers`; the legacy one is its first 10 bytes.
@@ -91,6 +92,22 @@ impl ActiveVring {
         self.deliver_scattered(first, header, payload, wanted)
     }
 
+    /// Cycles, since the last call, that small buffers have cost beyond those that such frames usually
+    /// take. They are the receiver's alone to choose, so it pays for them.
+    ///
+    /// What is measured is the finding of the buffers, in which nothing of the sender's is touched: the
+    /// pieces beyond the usual ones have their part of it, and as much again for being written to. So
+    /// neither cold nor scattered payload makes a receiver pay; and no piece counts for more than
+    /// [`MAX_PIECE_CYCLES`], so that an interruption does not.
+    #[inline]
+    pub fn take_receiver_cycles(&mut self) -> u64 {
+        std::mem::take(&mut self.receiver_cycles)
+    }
+
+    fn charge_receiver(&mut self, wanted: u32, gather_cycles: u64) {
+        self.receiver_cycles += receiver_part(self.pieces.count(), wanted, gather_cycles);
+    }
+
     /// Reads ahead for `frames` deliveries to come, so that their cache misses overlap.
     pub fn prefetch(&mut self, frames: usize) {
         if self.fault().is_none() {
@@ -117,7 +134,10 @@ impl ActiveVring {
         payload: &[Segment<'_>],
         wanted: u32,
     ) -> Result<(), DropReason> {
-        self.gather_buffers(first, wanted)?;
+        let began_tsc = tsc::now();
+        let gathered = self.gather_buffers(first, wanted);
+        self.charge_receiver(wanted, tsc::now().saturating_sub(began_tsc));
+        gathered?;
         // At most MAX_BUFFERS_PER_FRAME.
         let buffers = self.used_buffers.len as u16;
         let net_header = net_header(buffers);
@@ -223,6 +243,20 @@ impl Sink for ActiveVring {
 /// Flags of a descriptor that is a whole receive buffer.
 const WRITABLE: u16 = virtio_bindings::virtio_ring::VRING_DESC_F_WRITE as u16;
 
+/// Pieces that nobody need answer for: a header apart, and buffers of 1 KiB or more.
+fn usual_pieces(wanted: u32) -> u64 {
+    2 + u64::from(wanted) / 1024
+}
+
+/// The receiver's part of what it took to deliver `wanted` bytes, of which the finding of `pieces`
+/// took `gather_cycles`.
+fn receiver_part(pieces: u32, wanted: u32, gather_cycles: u64) -> u64 {
+    let pieces = u64::from(pieces);
+    let excess = pieces.saturating_sub(usual_pieces(wanted));
+    let piece_cycles = gather_cycles.checked_div(pieces).unwrap_or_default();
+    2 * excess * piece_cycles.min(MAX_PIECE_CYCLES)
+}
+
 const fn net_header(buffers: u16) -> [u8; NET_HEADER_BYTES] {
     let [low, high] = buffers.to_le_bytes();
     // No offload and no hash: all zero but num_buffers.
@@ -258,5 +292,21 @@ fn scatter_segment(cursor: &mut Cursor<'_>, mut from: Segment<'_>) {
         // mapped; the segment's bytes are mapped by its own contract.
         unsafe { copy::copy_racing(from.address(), piece.address, len) };
         from = from.skip(len);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_receiver_pays_for_pieces_beyond_the_usual_and_for_no_interruption() {
+        // A header apart, and buffers of a usual size.
+        assert_eq!(receiver_part(2, 72, 10_000), 0);
+        assert_eq!(receiver_part(7, 9012, 10_000), 0);
+        assert_eq!(receiver_part(0, 72, 10_000), 0);
+        assert_eq!(receiver_part(72, 72, 7200), 2 * 70 * 100);
+        let interrupted = receiver_part(3, 72, 1_000_000_000);
+        assert_eq!(interrupted, 2 * MAX_PIECE_CYCLES);
     }
 }

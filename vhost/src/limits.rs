@@ -21,6 +21,10 @@ pub const MAX_CHAIN_DESCRIPTORS: usize = MAX_PACKET_SEGMENTS;
 /// Receive buffers that one frame may be spread over: a 9216-byte frame fits into 128-byte buffers.
 pub const MAX_BUFFERS_PER_FRAME: usize = 80;
 
+/// Cycles that a receiver is charged at most for finding one piece of its buffers: several cache
+/// misses. What takes longer is an interruption, or a page that was never touched.
+pub const MAX_PIECE_CYCLES: u64 = 2000;
+
 /// Ring entries staged ahead (heads, descriptors, prefetches): one burst. A power of two.
 pub const STAGED_ENTRIES: usize = tollgate_frame::BURST_PACKETS;
 

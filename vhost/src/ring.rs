@@ -90,6 +90,8 @@ pub struct ActiveVring {
     pub(crate) pieces: Pieces,
     pub(crate) fetched: Fetched,
     pub(crate) used_buffers: UsedBuffers,
+    /// What small receive buffers have cost, until it is asked for.
+    pub(crate) receiver_cycles: u64,
     pub(crate) mapping: Mapping,
     index: u16,
     call: Option<Arc<CallFd>>,
@@ -126,6 +128,7 @@ impl ActiveVring {
             pieces: Pieces::new(),
             fetched: Fetched::new(base),
             used_buffers: UsedBuffers::new(),
+            receiver_cycles: 0,
             mapping,
             index,
             call,

@@ -54,6 +54,12 @@ impl Accounts {
         self.shared.now_tsc.store(self.last_tsc, Relaxed);
     }
 
+    /// For tests whose clock is not this machine's, so that there is no evidence.
+    #[cfg(test)]
+    pub(crate) fn suspect_no_gap(&mut self) {
+        self.long_gap_cycles = u64::MAX;
+    }
+
     /// The last boundary.
     #[inline]
     pub(crate) fn last_tsc(&self) -> u64 {
@@ -103,6 +109,24 @@ impl Accounts {
             self.last_tsc += cycles;
         }
         self.lap_tenant(*last);
+    }
+
+    /// Charges receivers what they have cost of the time since the last boundary; the rest of it is
+    /// still to be charged. Preemption, of which there may be evidence as at any boundary, comes first.
+    pub(crate) fn lap_receivers(&mut self, receivers: &[(TenantIndex, u64)]) {
+        let now = tsc::now();
+        let elapsed = now.saturating_sub(self.last_tsc);
+        if elapsed > self.long_gap_cycles {
+            let stolen = self.evidence.stolen_within(elapsed, now);
+            self.enter(Account::Stolen, stolen);
+            self.last_tsc += stolen;
+        }
+        for (tenant, cycles) in receivers {
+            let cycles = (*cycles).min(now.saturating_sub(self.last_tsc));
+            self.enter(Account::Tenant(*tenant), cycles);
+            self.scheduler.charge(*tenant, cycles, now);
+            self.last_tsc += cycles;
+        }
     }
 
     /// A tenant goes: what was spent for it is shown as `system`'s from now on, so that the sum

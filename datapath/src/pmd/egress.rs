@@ -52,6 +52,8 @@ pub(crate) struct Egress {
     unpublished: Vec<RingRef>,
     /// Tenants whose guests were interrupted, once for each interrupt.
     interrupted: Vec<TenantIndex>,
+    /// What receivers owe for the layout of their buffers.
+    receivers_pay: Vec<(TenantIndex, u64)>,
     pub(crate) notifications: u64,
 }
 
@@ -69,6 +71,7 @@ impl Egress {
             // Every ring there can be: the lists never grow on a PMD.
             unpublished: Vec::with_capacity(MAX_PORTS * MAX_QUEUE_PAIRS),
             interrupted: Vec::with_capacity(MAX_PORTS * MAX_QUEUE_PAIRS + 1),
+            receivers_pay: Vec::with_capacity(MAX_PORTS * MAX_QUEUE_PAIRS),
             notifications: 0,
         }
     }
@@ -379,8 +382,12 @@ impl Egress {
             let Some(slot) = ports.get_mut(at.port) else { continue };
             let tenant = slot.tenant;
             slot.clear_unpublished(at.pair);
-            if let Some(ring) = slot.guest_rx(at.pair)
-                && ring.publish()
+            let Some(ring) = slot.guest_rx(at.pair) else { continue };
+            let cycles = ring.take_receiver_cycles();
+            if cycles > 0 {
+                self.receivers_pay.push((tenant, cycles));
+            }
+            if ring.publish()
                 && let Some(call) = ring.call_fd()
             {
                 notifier.queue(call);
@@ -389,6 +396,14 @@ impl Egress {
         }
         self.unpublished.clear();
         self.snapshots_used = 0;
+    }
+
+    /// What receivers owe beyond what delivery to them usually costs; each once.
+    pub(crate) fn take_receivers_pay(&mut self, mut pay: impl FnMut(&[(TenantIndex, u64)])) {
+        if !self.receivers_pay.is_empty() {
+            pay(&self.receivers_pay);
+            self.receivers_pay.clear();
+        }
     }
 
     /// Interrupts the transmitting guest too.

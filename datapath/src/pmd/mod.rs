@@ -4,6 +4,8 @@ mod accounts;
 #[cfg(any(test, feature = "test-utils"))]
 pub(crate) mod bench;
 mod cache;
+#[cfg(test)]
+mod delivery_cost;
 mod egress;
 mod frames;
 mod granted;

@@ -340,10 +340,11 @@ impl Pmd {
     }
 
     /// Shows the receivers their packets. The sender pays for that, each receiver for its own
-    /// interrupt.
+    /// interrupt, and for what was spent on small buffers of its.
     pub(crate) fn publish(&mut self, tenant: TenantIndex) {
         self.egress.publish(&mut self.ports, &mut self.notifier);
         let (accounts, notifier) = (&mut self.accounts, &mut self.notifier);
+        self.egress.take_receivers_pay(|receivers| accounts.lap_receivers(receivers));
         self.egress.take_interrupted(|receivers| {
             accounts.lap_tenant(tenant);
             notifier.flush();

@@ -1,0 +1,131 @@
+//! Who pays for what delivery costs: tests on whole turns.
+
+use std::sync::Arc;
+
+use tollgate_frame::DropReason;
+use tollgate_packet::{FlowKey, FlowMask, FlowMatch, PortIndex};
+use tollgate_policy::{TenantIndex, Turn};
+use tollgate_vhost::mock::{self, Descriptor, Driver};
+use tollgate_vhost::{Features, PortStatus};
+
+use crate::control::DatapathConfig;
+use crate::megaflow::{Megaflow, MegaflowStats, Op};
+use crate::pmd::Pmd;
+use crate::pmd::bench::{add_port, pmd};
+use crate::pmd::ports::RingRef;
+use crate::settings::PortSettings;
+
+const SENDER: u16 = 1;
+const RECEIVER: u16 = 2;
+const RING: u16 = 256;
+
+struct Bench {
+    pmd: Pmd,
+    sender: Driver,
+    receiver: Driver,
+}
+
+fn bench() -> Bench {
+    let config =
+        DatapathConfig { megaflows_max: 64, exact_entries: 64, ..DatapathConfig::default() };
+    let mut pmd = pmd(&config).0;
+    pmd.accounts.start();
+    pmd.accounts.suspect_no_gap();
+    pmd.shared.tenants_end.store(3, std::sync::atomic::Ordering::Relaxed);
+    let mut driver = |number, index| {
+        add_port(&mut pmd, number, &PortSettings::default());
+        let (ram, driver) = Driver::alone(RING);
+        let status = Arc::new(PortStatus::new());
+        let ring = mock::activate(&ram, &driver, index, Features::offered(1), &status).unwrap();
+        assert!(pmd.start_ring(PortIndex(number), Box::new(ring)).is_none());
+        driver
+    };
+    let sender = driver(SENDER, mock::FROM_GUEST);
+    let receiver = driver(RECEIVER, mock::TO_GUEST);
+    let key = FlowKey { in_port: SENDER.into(), ..FlowKey::default() };
+    let mask = FlowMask(FlowKey { in_port: u32::MAX, ..FlowKey::default() });
+    pmd.cache.install(Arc::new(Megaflow {
+        matcher: FlowMatch::new(&key, mask),
+        ops: [Op::Output(PortIndex(RECEIVER))].into(),
+        meters: Box::default(),
+        drop_reason: DropReason::RuleDrop,
+        owner: TenantIndex(SENDER),
+        generation: 1,
+        stats: MegaflowStats::default(),
+    }));
+    Bench { pmd, sender, receiver }
+}
+
+fn header_bytes() -> usize {
+    Features::offered(1).net_header_bytes()
+}
+
+impl Bench {
+    /// What one turn of the sender is charged to it and to the receiver.
+    fn turn(&mut self) -> (u64, u64) {
+        let tenant = TenantIndex(SENDER);
+        let ring = RingRef { port: PortIndex(SENDER), pair: 0 };
+        self.pmd.tenants.get_mut(tenant).unwrap().ring_ready(ring);
+        self.pmd.task(Turn { tenant, budget_cycles: u64::MAX, slack: false });
+        let books = self.pmd.shared.snapshot(0, 0);
+        let spent = |tenant| books.tenant(TenantIndex(tenant)).cycles;
+        let sum = spent(SENDER) + spent(RECEIVER) + spent(0) + books.stolen_cycles;
+        assert_eq!(sum, books.elapsed_cycles, "every cycle is in one account");
+        (spent(SENDER), spent(RECEIVER))
+    }
+
+    /// Offers a frame in pieces of `piece` bytes, in memory that nothing has touched but this.
+    fn transmit_scattered(&mut self, frame: &[u8], piece: usize) {
+        let bytes = [vec![0; header_bytes()], frame.to_vec()].concat();
+        let pieces: Vec<_> = bytes.chunks(piece).collect();
+        for (index, piece) in (0_u16..).zip(&pieces) {
+            let address = self.sender.buffer(index);
+            self.sender.ram().write(address, piece);
+            let more = usize::from(index) + 1 < pieces.len();
+            let (len, flags, next) = (piece.len() as u32, u16::from(more), index + 1);
+            self.sender.describe(index, Descriptor { address, len, flags, next });
+        }
+        self.sender.offer(0);
+    }
+}
+
+#[test]
+fn a_receiver_with_one_byte_buffers_pays_for_them() {
+    let mut bench = bench();
+    (0..RING).for_each(|_| bench.receiver.post(1));
+    let frame = mock::frame(60, 1);
+    bench.sender.transmit(header_bytes(), &frame);
+    let (sent, received) = bench.turn();
+    assert_eq!(bench.receiver.used_index(), 72, "a buffer for each byte");
+    assert!(sent > 0 && received > 0, "the sender has paid {sent}, the receiver {received}");
+}
+
+#[test]
+fn a_receiver_with_buffers_too_small_for_the_frame_pays_for_the_search() {
+    let mut bench = bench();
+    (0..RING).for_each(|_| bench.receiver.post(1));
+    bench.sender.transmit(header_bytes(), &mock::frame(1000, 1));
+    let (_, received) = bench.turn();
+    assert_eq!(bench.receiver.used_index(), 0);
+    assert!(received > 0);
+}
+
+#[test]
+fn no_sender_makes_a_receiver_with_usual_buffers_pay() {
+    for (frame_bytes, piece, buffer) in
+        [(60, 1, 2048), (200, 1, 1526), (1500, 64, 2048), (9000, 50, 1526), (9000, 1024, 1100)]
+    {
+        let mut bench = bench();
+        (0..RING).for_each(|_| bench.receiver.post(buffer));
+        let frame = mock::frame(frame_bytes, 3);
+        bench.transmit_scattered(&frame, piece);
+        let (sent, received) = bench.turn();
+        assert_eq!(
+            bench.receiver.receive(header_bytes()),
+            [frame],
+            "{frame_bytes} bytes in pieces of {piece}"
+        );
+        assert_eq!(received, 0, "{frame_bytes} bytes in pieces of {piece}");
+        assert!(sent > 0);
+    }
+}
