@@ -24,25 +24,25 @@ const COLOURS: [RGBColor; 6] = [
 ];
 
 /// Bars in groups.
-pub(super) struct Bars<'a> {
-    pub(super) title: &'a str,
-    pub(super) unit: &'a str,
-    pub(super) groups: &'a [&'a str],
+pub(crate) struct Bars<'a> {
+    pub(crate) title: &'a str,
+    pub(crate) unit: &'a str,
+    pub(crate) groups: &'a [&'a str],
     /// One value for each group.
-    pub(super) series: &'a [(&'a str, Vec<f64>)],
-    pub(super) logarithmic: bool,
+    pub(crate) series: &'a [(&'a str, Vec<f64>)],
+    pub(crate) logarithmic: bool,
 }
 
 /// Lines over a logarithmic x axis.
-pub(super) struct Lines<'a> {
-    pub(super) title: &'a str,
-    pub(super) x_label: &'a str,
-    pub(super) unit: &'a str,
-    pub(super) series: &'a [(&'a str, Vec<(f64, f64)>)],
+pub(crate) struct Lines<'a> {
+    pub(crate) title: &'a str,
+    pub(crate) x_label: &'a str,
+    pub(crate) unit: &'a str,
+    pub(crate) series: &'a [(&'a str, Vec<(f64, f64)>)],
 }
 
 /// Writes a chart of bars.
-pub(super) fn bars(path: &Path, bars: &Bars<'_>) -> anyhow::Result<()> {
+pub(crate) fn bars(path: &Path, bars: &Bars<'_>) -> anyhow::Result<()> {
     let groups = bars.groups.len() as u32;
     let root = canvas(path, (SIZE.0.max(140 + GROUP_WIDTH * groups), SIZE.1))?;
     let width = bars.series.len() as f64 + 1.0;
@@ -92,7 +92,7 @@ pub(super) fn bars(path: &Path, bars: &Bars<'_>) -> anyhow::Result<()> {
 }
 
 /// Writes a chart of lines, both axes logarithmic.
-pub(super) fn lines(path: &Path, lines: &Lines<'_>) -> anyhow::Result<()> {
+pub(crate) fn lines(path: &Path, lines: &Lines<'_>) -> anyhow::Result<()> {
     let root = canvas(path, SIZE)?;
     let points = || lines.series.iter().flat_map(|(_, points)| points).copied();
     let (low, high) = range(points().map(|(_, y)| y), true);

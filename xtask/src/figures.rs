@@ -8,7 +8,6 @@ mod adversary;
 mod bench;
 mod bursts;
 mod caches;
-mod chart;
 mod ecn;
 mod equal;
 mod held;
@@ -19,7 +18,6 @@ mod overhead;
 mod saturated;
 mod shares;
 mod sweep;
-mod target;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -30,8 +28,8 @@ use crate::generator;
 use crate::interrupt::Interrupt;
 use crate::machine::{Cores, Quiet};
 use crate::ovs::Ovs;
+use crate::target::{self, Verdict};
 use bench::{Bench, Plan};
-use target::Verdict;
 
 /// Arguments of `cargo xtask figures`.
 #[derive(Debug, clap::Args)]

@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout)]
 
 mod bench;
+mod chart;
 mod compare;
 mod cycles;
 mod demo;
@@ -15,6 +16,7 @@ mod ovs;
 mod raw;
 mod spread;
 mod subject;
+mod target;
 mod test;
 
 use clap::{Parser, Subcommand};

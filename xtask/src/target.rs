@@ -5,7 +5,7 @@ use comfy_table::presets::ASCII_MARKDOWN;
 
 /// What a figure must be.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Bound {
+pub(crate) enum Bound {
     AtMost(f64),
     AtLeast(f64),
     /// Nothing: it is shown, and no target.
@@ -14,7 +14,7 @@ pub(super) enum Bound {
 
 /// One target and what was measured for it.
 #[derive(Debug, Clone)]
-pub(super) struct Verdict {
+pub(crate) struct Verdict {
     what: String,
     bound: Bound,
     /// NaN when it could not be measured, which is a target missed.
@@ -24,21 +24,21 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
-    pub(super) fn new(what: impl Into<String>, bound: Bound, measured: f64) -> Self {
+    pub(crate) fn new(what: impl Into<String>, bound: Bound, measured: f64) -> Self {
         Self { what: what.into(), bound, measured, detail: String::new() }
     }
 
     /// A figure that is no target.
-    pub(super) fn shown(what: impl Into<String>, measured: f64) -> Self {
+    pub(crate) fn shown(what: impl Into<String>, measured: f64) -> Self {
         Self::new(what, Bound::Shown, measured)
     }
 
-    pub(super) fn with(mut self, detail: impl Into<String>) -> Self {
+    pub(crate) fn with(mut self, detail: impl Into<String>) -> Self {
         self.detail = detail.into();
         self
     }
 
-    pub(super) fn met(&self) -> bool {
+    pub(crate) fn met(&self) -> bool {
         match self.bound {
             Bound::AtMost(bound) => self.measured <= bound,
             Bound::AtLeast(bound) => self.measured >= bound,
@@ -46,13 +46,13 @@ impl Verdict {
         }
     }
 
-    pub(super) fn is_target(&self) -> bool {
+    pub(crate) fn is_target(&self) -> bool {
         !matches!(self.bound, Bound::Shown)
     }
 }
 
 /// All targets, one a line.
-pub(super) fn table(verdicts: &[Verdict]) -> Table {
+pub(crate) fn table(verdicts: &[Verdict]) -> Table {
     let mut table = Table::new();
     table.load_style(ASCII_MARKDOWN);
     table.set_header(["target", "bound", "measured", "", "from"]);

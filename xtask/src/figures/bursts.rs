@@ -3,10 +3,10 @@
 
 use super::adversary::{Adversary, LARGE};
 use super::bench::{Bench, Variant, neighbour};
-use super::chart::{self, Bars};
-use super::target::{Bound, Verdict};
+use crate::chart::{self, Bars};
 use crate::raw::csv_file;
 use crate::spread::Spread;
+use crate::target::{Bound, Verdict};
 
 const TENANTS: usize = 3;
 

@@ -12,11 +12,11 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::adversary::{Adversary, CHEAP, Flows, LARGE};
 use super::bench::{Bench, VICTIM, VICTIM_RATE, Variant, neighbour};
-use super::chart::{self, Bars};
-use super::target::Verdict;
+use crate::chart::{self, Bars};
 use crate::generator::Mode;
 use crate::raw::csv_file;
 use crate::spread::Spread;
+use crate::target::Verdict;
 
 /// Far more than any last-level cache.
 const THRASHED_BYTES: usize = 256 << 20;

@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use super::adversary::{Adversary, Flows, LARGE_BYTES, SATURATING};
 use super::bench::{Bench, Variant, neighbour};
-use super::chart::{self, Lines};
-use super::target::Verdict;
+use crate::chart::{self, Lines};
 use crate::generator::Mode;
 use crate::raw::csv_file;
 use crate::spread::Spread;
+use crate::target::Verdict;
 
 /// Dear enough that its share of the core is far less than a window sends.
 const SENDER: Adversary = Adversary {

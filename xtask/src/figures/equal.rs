@@ -6,11 +6,11 @@ use comfy_table::presets::ASCII_MARKDOWN;
 
 use super::adversary::{Adversary, CHEAP, Flows};
 use super::bench::{Bench, VICTIM, Variant, neighbour};
-use super::chart::{self, Bars};
-use super::target::{Bound, Verdict};
+use crate::chart::{self, Bars};
 use crate::generator::Mode;
 use crate::raw::csv_file;
 use crate::spread::Spread;
+use crate::target::{Bound, Verdict};
 
 /// Frames a second of either: less than half of what the dearest leave room for.
 const RATE: u32 = 200_000;

@@ -7,10 +7,10 @@ use tollgate_accel::tsc;
 
 use super::adversary::{Adversary, SATURATING};
 use super::bench::{Bench, VICTIM, VICTIM_RATE, Variant, neighbour};
-use super::target::{Bound, Verdict};
 use crate::generator::{Interval, Mode, Outcome, Quantiles};
 use crate::raw::csv_file;
 use crate::spread::Spread;
+use crate::target::{Bound, Verdict};
 use threads::Held;
 
 const WEIGHTS: [f64; 2] = [1.0, 3.0];

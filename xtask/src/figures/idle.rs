@@ -8,11 +8,11 @@ use comfy_table::presets::ASCII_MARKDOWN;
 
 use super::adversary::SATURATING;
 use super::bench::{Bench, VICTIM, VICTIM_RATE, Variant, neighbour};
-use super::target::{Bound, Verdict};
 use crate::bench::{Count, counts};
 use crate::generator::{Load, Mode, Pair, Running};
 use crate::raw::csv_file;
 use crate::spread::Spread;
+use crate::target::{Bound, Verdict};
 
 const IDLE: usize = 100;
 

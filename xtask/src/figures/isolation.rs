@@ -9,10 +9,10 @@ use tollgate_policy::SchedulerConfig;
 
 use super::adversary::{self, Adversary, CHEAP};
 use super::bench::{Bench, Run, VICTIM, VICTIM_RATE, Variant, neighbour};
-use super::chart::{self, Bars, Lines};
-use super::target::{Bound, Verdict};
+use crate::chart::{self, Bars, Lines};
 use crate::raw::csv_file;
 use crate::spread::Spread;
+use crate::target::{Bound, Verdict};
 
 /// Below this share of its round trips a victim's latency is that of requests never made.
 const COMPLETED_PERCENT_MIN: f64 = 99.0;

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use super::adversary::{Adversary, CHEAP};
 use super::bench::{Bench, NEIGHBOURS, VICTIM, VICTIM_RATE, Variant, WIRE, neighbour};
-use super::chart::{self, Lines};
-use super::target::Verdict;
+use crate::chart::{self, Lines};
 use crate::raw::csv_file;
 use crate::spread::Spread;
+use crate::target::Verdict;
 
 /// On for 250 ms, off for 250 ms.
 const BURSTY: Adversary = Adversary { name: "bursts", keys: "on=250,off=250", ..CHEAP };

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use super::adversary::{LARGE, SATURATING};
 use super::bench::{Bench, NEIGHBOURS, VICTIM, VICTIM_RATE, Variant, neighbour};
-use super::chart::{self, Bars};
-use super::target::{Bound, Verdict};
+use crate::chart::{self, Bars};
 use crate::generator::{Interval, Outcome};
 use crate::raw::csv_file;
 use crate::spread::Spread;
+use crate::target::{Bound, Verdict};
 
 /// Time between two changes.
 const SLOT: Duration = Duration::from_millis(24);

@@ -5,9 +5,9 @@ use comfy_table::presets::ASCII_MARKDOWN;
 
 use super::adversary::{Adversary, EQUAL_COST, EQUAL_COST_RING};
 use super::bench::{Bench, Run, Variant, neighbour};
-use super::target::{Bound, Verdict};
 use crate::raw::csv_file;
 use crate::spread::Spread;
+use crate::target::{Bound, Verdict};
 
 /// Weights side by side; 1.71 has no small common denominator with 1.
 const WEIGHTS: [&[f64]; 4] = [&[1.0, 1.0], &[1.0, 3.0], &[1.0, 1.71], &[1.0, 2.0, 4.0, 8.0]];

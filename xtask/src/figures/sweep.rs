@@ -3,11 +3,11 @@
 
 use super::adversary::{ALL, Adversary, CHEAP, LARGE};
 use super::bench::{Bench, VICTIM, VICTIM_RATE, Variant, neighbour};
-use super::chart::{self, Lines};
-use super::target::{Bound, Verdict};
+use crate::chart::{self, Lines};
 use crate::generator::Mode;
 use crate::raw::csv_file;
 use crate::spread::Spread;
+use crate::target::{Bound, Verdict};
 
 /// One axis.
 struct Axis {
