@@ -12,6 +12,7 @@ mod scene;
 mod shares;
 mod storms;
 mod survival;
+mod uplink;
 
 /// The tests, each by the name that SPECIFICATION.md gives it.
 macro_rules! promises {
@@ -35,6 +36,7 @@ promises! {
     hostile_ring: storms::hostile_ring;
     daemon_held: survival::daemon_held;
     debt_survives: survival::debt_survives;
+    uplink_flood: uplink::uplink_flood;
     idle_ports: costs::idle_ports;
     overhead: costs::overhead;
     stats_harmless: costs::stats_harmless;
