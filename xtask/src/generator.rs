@@ -37,7 +37,7 @@ pub(crate) struct Pair {
     /// On the ring: without the wire's checksum.
     pub(crate) frame_bytes: usize,
     /// Further keys of the pair, `key=value,...`, as `tollgate-guest --help` explains them.
-    pub(crate) keys: &'static str,
+    pub(crate) keys: String,
     /// Further keys of both ports.
     pub(crate) port_keys: &'static str,
 }
@@ -74,7 +74,15 @@ pub(crate) struct Outcome {
     pub(crate) start_tsc: u64,
     /// How late the generator's one thread may have seen a frame.
     pub(crate) loop_us: Option<Quantiles>,
+    generator: LoopOutcome,
     pairs: Vec<PairOutcome>,
+}
+
+/// What else the generator's thread did.
+#[derive(Debug, Clone, Copy, Deserialize)]
+struct LoopOutcome {
+    /// Time in rounds that moved something. Near 100, it is the limit.
+    busy_percent: f64,
 }
 
 /// What became of one pair's frames.
@@ -167,7 +175,7 @@ impl Pair {
             sockets: Default::default(),
             mode,
             frame_bytes,
-            keys: "",
+            keys: String::new(),
             port_keys: "",
         }
     }
@@ -180,7 +188,7 @@ impl Pair {
             Mode::Dctcp => "mode=dctcp".to_owned(),
             Mode::RoundTrips(rate) => format!("mode=rpc,rate={rate}"),
         };
-        let keys = comma(self.keys);
+        let keys = comma(&self.keys);
         format!("{},from={from},to={to},size={},{mode}{keys}", self.name, self.frame_bytes)
     }
 }
@@ -190,6 +198,11 @@ fn comma(keys: &str) -> String {
 }
 
 impl Running {
+    /// Whether it has not ended yet.
+    pub(crate) fn is_running(&mut self) -> anyhow::Result<bool> {
+        Ok(self.process.wait(Duration::ZERO)?.is_none())
+    }
+
     /// Waits for the generator's end and reads its report.
     pub(crate) fn finish(mut self) -> anyhow::Result<Outcome> {
         let status = self.process.wait(self.limit)?.context("tollgate-guest does not end")?;
@@ -211,6 +224,11 @@ impl Outcome {
     pub(crate) fn pair(&self, name: &str) -> anyhow::Result<&PairOutcome> {
         let found = self.pairs.iter().find(|pair| pair.name == name);
         found.with_context(|| format!("no pair {name} in the generator's report"))
+    }
+
+    /// Of the measured time, what the generator's thread spent in rounds that moved something.
+    pub(crate) fn busy_percent(&self) -> f64 {
+        self.generator.busy_percent
     }
 
     /// 99th percentile of the generator's loop.

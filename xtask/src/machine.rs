@@ -1,6 +1,7 @@
 //! The machine that is measured on: kept quiet, and asked how it is.
 
 use std::fs;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
@@ -69,6 +70,16 @@ impl Drop for Quiet {
             let _ = fs::write(AUTOGROUP, before);
         }
     }
+}
+
+/// Frequency of the cycle counter.
+pub(crate) fn tsc_hz() -> anyhow::Result<f64> {
+    static HZ: OnceLock<u64> = OnceLock::new();
+    if let Some(hz) = HZ.get() {
+        return Ok(*hz as f64);
+    }
+    let hz = tsc::calibrate_hz()?;
+    Ok(*HZ.get_or_init(|| hz) as f64)
 }
 
 /// One-way latency between two cores in TSC cycles: on a virtual machine it flips between "near"

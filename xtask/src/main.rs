@@ -14,10 +14,12 @@ mod interrupt;
 mod machine;
 mod ovs;
 mod raw;
+mod rules;
 mod spread;
 mod subject;
 mod target;
 mod test;
+mod threads;
 
 use clap::{Parser, Subcommand};
 
@@ -39,7 +41,7 @@ enum Verb {
     Fuzz(fuzz::Arguments),
     /// Counts the instructions of a packet's way, by callgrind; SKIP where valgrind is missing.
     Bench(bench::Arguments),
-    /// Measures cycles per packet and Mpps beside OVS-DPDK, alternating in one run.
+    /// Measures throughput, cycles and latency beside OVS-DPDK, alternating in one run, under docs/compare.
     Compare(compare::Arguments),
     /// Measures what protection promises, with figures and targets, under docs/figures.
     Figures(figures::Arguments),

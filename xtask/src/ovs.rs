@@ -18,6 +18,12 @@ const VSWITCHD: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
 /// Memory for OVS's packet buffers: with less its pool is halved until it fits.
 const MEMORY_MB: u64 = 1024;
 
+/// More than any row has.
+const FLOW_LIMIT: u64 = 2_000_000;
+
+/// A switch that is stopped while the other is measured keeps its flows.
+const MAX_IDLE_MS: u64 = 3_600_000;
+
 const START_LIMIT: Duration = Duration::from_secs(30);
 
 /// What `pmd-stats-show` says of the one PMD.
@@ -27,7 +33,10 @@ pub(crate) struct PmdStats {
     /// Busy cycles per packet, as OVS counts them: iterations that moved nothing are left out.
     pub(crate) cycles_per_packet: f64,
     pub(crate) packets_per_batch: f64,
-    pub(crate) failed_upcalls: f64,
+    /// Of the elapsed cycles, those of iterations that moved something.
+    pub(crate) busy_percent: f64,
+    /// Packets that the tables had to be walked for, whether their flow was then cached or not.
+    pub(crate) misses: f64,
 }
 
 /// A running OVS-DPDK; both daemons end with this.
@@ -95,7 +104,9 @@ impl Ovs {
     /// The exact settings, for whoever reads the figures.
     pub(crate) fn settings(core: usize) -> String {
         format!(
-            "one PMD on core {core}, {MEMORY_MB} MB, EMC by default (1/100), SMC off, dpdkvhostuser ports"
+            "one PMD on core {core}, {MEMORY_MB} MB, EMC by default (1/100), SMC off, dpdkvhostuser \
+             ports, max-idle {MAX_IDLE_MS} ms, flow-limit {FLOW_LIMIT} from the start, \
+             min-revalidate-pps 0"
         )
     }
 
@@ -119,17 +130,46 @@ impl Ovs {
             }
             run(&mut ofctl)?;
         }
-        self.appctl("revalidator/purge").map(drop)
+        // Purged flows are counted on for a while; over the limit none is installed.
+        self.appctl(&["revalidator/purge"])?;
+        self.raise_flow_limit()
+    }
+
+    /// The limit begins at 10000 and grows by a thousand a round of the revalidators, so that what
+    /// is measured would depend on the daemon's age.
+    fn raise_flow_limit(&self) -> anyhow::Result<()> {
+        self.appctl(&["upcall/set-flow-limit", &FLOW_LIMIT.to_string()]).map(drop)
+    }
+
+    /// Stops the revalidators, which otherwise lower the flow limit while they need more than a
+    /// second for a round, and then give up flows.
+    pub(crate) fn hold_flows(&self, on: bool) -> anyhow::Result<()> {
+        if on {
+            self.raise_flow_limit()?;
+        }
+        self.appctl(&[if on { "revalidator/pause" } else { "revalidator/resume" }]).map(drop)
+    }
+
+    /// Its exact-match cache, by default or off; the signature cache is off by default.
+    pub(crate) fn set_emc(&self, on: bool) -> anyhow::Result<()> {
+        let probability = if on { 100 } else { 0 };
+        let emc = format!("other_config:emc-insert-inv-prob={probability}");
+        self.vsctl(&["set Open_vSwitch .", &emc, "other_config:smc-enable=false"]).map(drop)
+    }
+
+    /// The switch daemon's process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.vswitchd.id()
     }
 
     /// Forgets the PMD's statistics so far.
     pub(crate) fn clear_stats(&self) -> anyhow::Result<()> {
-        self.appctl("dpif-netdev/pmd-stats-clear").map(drop)
+        self.appctl(&["dpif-netdev/pmd-stats-clear"]).map(drop)
     }
 
     /// The PMD's statistics since they were cleared.
     pub(crate) fn stats(&self) -> anyhow::Result<PmdStats> {
-        parse_stats(&self.appctl("dpif-netdev/pmd-stats-show")?)
+        parse_stats(&self.appctl(&["dpif-netdev/pmd-stats-show"])?)
     }
 
     /// Takes the daemon's cores away; its rings and caches stay as they are.
@@ -146,9 +186,9 @@ impl Ovs {
         vsctl(self.directory.path(), words)
     }
 
-    fn appctl(&self, command: &str) -> anyhow::Result<String> {
+    fn appctl(&self, command: &[&str]) -> anyhow::Result<String> {
         let mut appctl = tool(self.directory.path(), "ovs-appctl");
-        run(appctl.arg("-t").arg(self.directory.path().join("vswitchd.ctl")).arg(command))
+        run(appctl.arg("-t").arg(self.directory.path().join("vswitchd.ctl")).args(command))
     }
 }
 
@@ -164,6 +204,10 @@ fn configure(directory: &Path, core: usize) -> anyhow::Result<()> {
         format!("other_config:dpdk-socket-limit={MEMORY_MB}"),
         format!("other_config:pmd-cpu-mask={mask}"),
         "other_config:vhost-sock-dir=.".to_owned(),
+        format!("other_config:flow-limit={FLOW_LIMIT}"),
+        format!("other_config:max-idle={MAX_IDLE_MS}"),
+        // By default flows of few packets are given up rather than checked when ports change.
+        "other_config:min-revalidate-pps=0".to_owned(),
     ];
     let words: Vec<&str> = settings.iter().map(String::as_str).collect();
     vsctl(directory, &words)?;
@@ -211,8 +255,17 @@ fn parse_stats(text: &str) -> anyhow::Result<PmdStats> {
         packets: number("packets received").with_context(|| format!("no packets in {text}"))?,
         cycles_per_packet: number("avg processing cycles per packet").unwrap_or(f64::NAN),
         packets_per_batch: number("avg. packets per output batch").unwrap_or(f64::NAN),
-        failed_upcalls: number("miss with failed upcall").unwrap_or_default(),
+        busy_percent: 100.0 - idle_percent(block).unwrap_or(f64::NAN),
+        misses: ["miss with success upcall", "miss with failed upcall"]
+            .into_iter()
+            .filter_map(number)
+            .sum(),
     })
+}
+
+fn idle_percent(block: &str) -> Option<f64> {
+    let line = block.lines().find(|line| line.trim().starts_with("idle cycles"))?;
+    line.split_once('(')?.1.split('%').next()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -222,14 +275,15 @@ mod tests {
     #[test]
     fn the_pmds_own_block_is_read() {
         let text = "pmd thread numa_id 0 core_id 0:\n  packets received: 4200\n  packet recirculations: 0\n  \
-                    avg. datapath passes per packet: 1.00\n  emc hits: 0\n  miss with failed upcall: 3\n  \
+                    avg. datapath passes per packet: 1.00\n  emc hits: 0\n  miss with success upcall: 4\n  miss with failed upcall: 3\n  \
                     avg. packets per output batch: 31.90\n  idle cycles: 10 (1.00%)\n  \
                     processing cycles: 990 (99.00%)\n  avg cycles per packet: 300.00 (1/2)\n  \
                     avg processing cycles per packet: 293.10 (1/2)\nmain thread:\n  packets received: 7\n";
         let stats = parse_stats(text).unwrap();
         assert_eq!(
-            (stats.packets, stats.cycles_per_packet, stats.packets_per_batch, stats.failed_upcalls),
-            (4200.0, 293.10, 31.90, 3.0)
+            (stats.packets, stats.cycles_per_packet, stats.packets_per_batch),
+            (4200.0, 293.10, 31.90)
         );
+        assert_eq!((stats.busy_percent, stats.misses), (99.0, 7.0));
     }
 }

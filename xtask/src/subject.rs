@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use proving_ground::Switch;
@@ -13,6 +14,7 @@ use tempfile::NamedTempFile;
 
 use crate::machine::Cores;
 use crate::ovs::Ovs;
+use crate::threads;
 
 /// What a switch spent on the packets of a run.
 #[derive(Debug, Clone, Copy)]
@@ -20,8 +22,16 @@ pub(crate) struct Cost {
     /// Elapsed cycles but for turns that moved nothing, by packet.
     pub(crate) cycles_per_packet: f64,
     pub(crate) packets_per_burst: f64,
-    /// Of the packets, those whose flow the switch failed to cache.
+    /// Of the elapsed time, what was no turn that moved nothing.
+    pub(crate) busy_percent: f64,
+    /// Packets that no cached decision was there for.
+    pub(crate) misses: f64,
+    /// Of the packets, those.
     pub(crate) uncached: f64,
+    /// Cycles of the PMD that were not idle, for each miss.
+    pub(crate) cycles_per_miss: f64,
+    /// CPU time of the threads that decide and look after flows beside the PMD.
+    pub(crate) slow_path: Duration,
 }
 
 /// A switch with one PMD and one bridge.
@@ -38,6 +48,10 @@ pub(crate) trait Subject {
     fn socket(&self, port: &str) -> anyhow::Result<PathBuf>;
     /// Replaces all flows, and forgets what is cached.
     fn set_flows(&mut self, flows: &[String]) -> anyhow::Result<()>;
+    /// Packets are looked up in its exact-match cache, as by default, or among megaflows only.
+    fn set_exact_match(&mut self, on: bool) -> anyhow::Result<()>;
+    /// While held, no flow that is cached is given up, whatever the switch's own limits say.
+    fn hold_flows(&mut self, on: bool) -> anyhow::Result<()>;
     /// Takes its core away until `resume`.
     fn pause(&mut self) -> anyhow::Result<()>;
     fn resume(&mut self) -> anyhow::Result<()>;
@@ -53,13 +67,26 @@ pub(crate) struct Tollgate {
     switch: Switch,
     sockets: BTreeMap<String, PathBuf>,
     begun: Counters,
+    /// CPU time of the slow path then.
+    slow_path_begun: Duration,
 }
+
+/// Threads that handle flows beside the PMD.
+const SLOW_PATH: [&str; 2] = ["slow-path", "revalidator"];
 
 impl Tollgate {
     pub(crate) fn start(cores: Cores) -> anyhow::Result<Self> {
-        let switch = Switch::start(Options::on_core(cores.pmd))?;
+        Self::start_with(cores, "")
+    }
+
+    /// The same with further sections of the configuration file.
+    pub(crate) fn start_with(cores: Cores, sections: &str) -> anyhow::Result<Self> {
+        let mut options = Options::on_core(cores.pmd);
+        options.config.push_str(sections);
+        let switch = Switch::start(options)?;
         switch.add_bridge("br0")?;
-        Ok(Self { switch, sockets: BTreeMap::new(), begun: Counters::default() })
+        let begun = Counters::default();
+        Ok(Self { switch, sockets: BTreeMap::new(), begun, slow_path_begun: Duration::ZERO })
     }
 
     /// The daemon, for what only ours has.
@@ -95,6 +122,15 @@ impl Subject for Tollgate {
         self.switch.ofctl(&["add-flows", "br0", path]).map(drop)
     }
 
+    fn set_exact_match(&mut self, on: bool) -> anyhow::Result<()> {
+        self.switch.call("cache_set", json!({"exact_match": on})).map(drop)
+    }
+
+    fn hold_flows(&mut self, _on: bool) -> anyhow::Result<()> {
+        // Its limits are configured, and hold as they are.
+        Ok(())
+    }
+
     fn pause(&mut self) -> anyhow::Result<()> {
         self.switch.signal(Signal::STOP)
     }
@@ -105,6 +141,7 @@ impl Subject for Tollgate {
 
     fn begin(&mut self) -> anyhow::Result<()> {
         self.begun = Counters::read(&self.switch)?;
+        self.slow_path_begun = threads::cpu_time(self.switch.pid(), &SLOW_PATH)?;
         Ok(())
     }
 
@@ -113,10 +150,17 @@ impl Subject for Tollgate {
         let busy = now.busy_cycles.saturating_sub(self.begun.busy_cycles) as f64;
         let packets = now.packets.saturating_sub(self.begun.packets) as f64;
         let bursts = now.bursts.saturating_sub(self.begun.bursts) as f64;
+        let misses = now.misses.saturating_sub(self.begun.misses) as f64;
+        let elapsed = now.elapsed_cycles.saturating_sub(self.begun.elapsed_cycles) as f64;
+        let slow_path = threads::cpu_time(self.switch.pid(), &SLOW_PATH)?;
         Ok(Cost {
             cycles_per_packet: busy / packets,
             packets_per_burst: packets / bursts,
-            uncached: 0.0,
+            busy_percent: 100.0 * busy / elapsed,
+            misses,
+            uncached: misses / packets,
+            cycles_per_miss: busy / misses,
+            slow_path: slow_path.saturating_sub(self.slow_path_begun),
         })
     }
 }
@@ -134,10 +178,12 @@ pub(crate) fn flow_file(flows: &[String]) -> anyhow::Result<NamedTempFile> {
 /// The one PMD's running totals.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counters {
+    elapsed_cycles: u64,
     busy_cycles: u64,
     packets: u64,
     /// Turns of a tenant: at most 32 packets each.
     bursts: u64,
+    misses: u64,
 }
 
 impl Counters {
@@ -148,9 +194,11 @@ impl Counters {
             pmd.get(key).and_then(Value::as_u64).with_context(|| format!("no {key} in {pmd}"))
         };
         Ok(Self {
+            elapsed_cycles: number("elapsed_cycles")?,
             busy_cycles: number("elapsed_cycles")? - number("idle_cycles")?,
             packets: number("packets")?,
             bursts: number("tasks")?,
+            misses: number("misses")?,
         })
     }
 }
@@ -160,11 +208,18 @@ impl Counters {
 pub(crate) struct OvsDpdk {
     ovs: Ovs,
     sockets: BTreeMap<String, PathBuf>,
+    slow_path_begun: Duration,
 }
 
 impl OvsDpdk {
     pub(crate) fn start(cores: Cores) -> anyhow::Result<Self> {
-        Ok(Self { ovs: Ovs::start(cores.pmd)?, sockets: BTreeMap::new() })
+        let ovs = Ovs::start(cores.pmd)?;
+        Ok(Self { ovs, sockets: BTreeMap::new(), slow_path_begun: Duration::ZERO })
+    }
+
+    /// CPU time of the threads that look after flows; the PMD itself sets them up.
+    fn slow_path(&self) -> anyhow::Result<Duration> {
+        threads::cpu_time(self.ovs.pid(), &["handler", "revalidator"])
     }
 }
 
@@ -186,6 +241,14 @@ impl Subject for OvsDpdk {
         self.ovs.set_flows(flow_file(flows)?.path())
     }
 
+    fn set_exact_match(&mut self, on: bool) -> anyhow::Result<()> {
+        self.ovs.set_emc(on)
+    }
+
+    fn hold_flows(&mut self, on: bool) -> anyhow::Result<()> {
+        self.ovs.hold_flows(on)
+    }
+
     fn pause(&mut self) -> anyhow::Result<()> {
         self.ovs.pause()
     }
@@ -195,16 +258,22 @@ impl Subject for OvsDpdk {
     }
 
     fn begin(&mut self) -> anyhow::Result<()> {
+        self.slow_path_begun = self.slow_path()?;
         self.ovs.clear_stats()
     }
 
     fn cost(&mut self) -> anyhow::Result<Cost> {
         let stats = self.ovs.stats()?;
         ensure!(stats.packets > 0.0, "OVS forwarded nothing");
+        let busy_cycles = stats.cycles_per_packet * stats.packets;
         Ok(Cost {
             cycles_per_packet: stats.cycles_per_packet,
             packets_per_burst: stats.packets_per_batch,
-            uncached: stats.failed_upcalls / stats.packets,
+            busy_percent: stats.busy_percent,
+            misses: stats.misses,
+            uncached: stats.misses / stats.packets,
+            cycles_per_miss: busy_cycles / stats.misses,
+            slow_path: self.slow_path()?.saturating_sub(self.slow_path_begun),
         })
     }
 }

@@ -280,7 +280,7 @@ impl Bench {
             pairs.push(Pair {
                 sockets: [subject.socket(&from)?, subject.socket(&to)?],
                 ports: [from, to],
-                keys: adversary.keys,
+                keys: adversary.keys.to_owned(),
                 port_keys: adversary.port_keys,
                 ..Pair::new(&neighbour(number), adversary.mode, adversary.frame_bytes)
             });
