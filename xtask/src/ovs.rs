@@ -24,6 +24,9 @@ const FLOW_LIMIT: u64 = 2_000_000;
 /// A switch that is stopped while the other is measured keeps its flows.
 const MAX_IDLE_MS: u64 = 3_600_000;
 
+/// How long the daemon may take to carry out a command: it purges a million flows in some seconds.
+const ANSWER_LIMIT: Duration = Duration::from_secs(60);
+
 const START_LIMIT: Duration = Duration::from_secs(30);
 
 /// What `pmd-stats-show` says of the one PMD.
@@ -46,6 +49,8 @@ pub(crate) struct Ovs {
     vswitchd: Supervised,
     _database: Supervised,
     directory: TempDir,
+    /// The revalidators are paused.
+    holds_flows: bool,
 }
 
 impl Ovs {
@@ -91,7 +96,7 @@ impl Ovs {
         vswitchd.wait_until("control socket", START_LIMIT, |_| {
             path.join("vswitchd.ctl").exists().then_some(())
         })?;
-        let ovs = Self { vswitchd, _database: database, directory };
+        let ovs = Self { vswitchd, _database: database, directory, holds_flows: false };
         ovs.vsctl(&[
             "add-br br0 -- set bridge br0 datapath_type=netdev fail-mode=secure",
             "protocols=OpenFlow13",
@@ -143,11 +148,17 @@ impl Ovs {
 
     /// Stops the revalidators, which otherwise lower the flow limit while they need more than a
     /// second for a round, and then give up flows.
-    pub(crate) fn hold_flows(&self, on: bool) -> anyhow::Result<()> {
+    pub(crate) fn hold_flows(&mut self, on: bool) -> anyhow::Result<()> {
+        // One that is asked for again never answers.
+        if on == self.holds_flows {
+            return Ok(());
+        }
         if on {
             self.raise_flow_limit()?;
         }
-        self.appctl(&[if on { "revalidator/pause" } else { "revalidator/resume" }]).map(drop)
+        self.appctl(&[if on { "revalidator/pause" } else { "revalidator/resume" }])?;
+        self.holds_flows = on;
+        Ok(())
     }
 
     /// Its exact-match cache, by default or off; the signature cache is off by default.
@@ -188,6 +199,7 @@ impl Ovs {
 
     fn appctl(&self, command: &[&str]) -> anyhow::Result<String> {
         let mut appctl = tool(self.directory.path(), "ovs-appctl");
+        appctl.arg(format!("--timeout={}", ANSWER_LIMIT.as_secs()));
         run(appctl.arg("-t").arg(self.directory.path().join("vswitchd.ctl")).args(command))
     }
 }

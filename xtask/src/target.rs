@@ -75,10 +75,10 @@ pub(crate) fn table(verdicts: &[Verdict]) -> Table {
             Bound::AtLeast(bound) => format!(">= {bound:.2}"),
             Bound::Shown => "-".to_owned(),
         };
-        let met = match (verdict.is_target(), verdict.met()) {
+        let met = match (verdict.is_target(), verdict.kept()) {
             (false, _) => "shown",
             (true, true) => "pass",
-            (true, false) => "FAIL",
+            (true, false) => verdict.excuse.unwrap_or("FAIL"),
         };
         table.add_row([
             verdict.what.clone(),

@@ -49,8 +49,8 @@ pub(super) fn verdicts(samples: &[Sample], rows: &[Row]) -> Vec<Verdict> {
 fn verdict(goal: &Goal, row: &Row, samples: &[Sample]) -> Verdict {
     let own = report::of_row(samples, row.name, report::OURS);
     let what = format!("{}: {} / OVS-DPDK's", row.title, goal.figure.title());
-    let (ratio, invalid) = match (report::ratios(&own, goal.figure), report::invalid(&own)) {
-        (Some(ratio), None) => (ratio, None),
+    let ratio = match (report::ratios(&own, goal.figure), report::invalid(&own)) {
+        (Some(ratio), None) => ratio,
         (ratio, invalid) => {
             let why = invalid.unwrap_or("nothing to divide");
             let shown = ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}; "));
@@ -64,5 +64,5 @@ fn verdict(goal: &Goal, row: &Row, samples: &[Sample]) -> Verdict {
         _ => format!("{ratio:.2}"),
     };
     let excuse = bound_by_generator.then_some("generator-bound");
-    Verdict::new(what, goal.bound, ratio.median).with(detail).excused(excuse.or(invalid))
+    Verdict::new(what, goal.bound, ratio.median).with(detail).excused(excuse)
 }
