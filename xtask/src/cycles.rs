@@ -74,6 +74,12 @@ impl Cycles {
         self.tenant(tenant) as f64 / packets as f64
     }
 
+    /// What a packet cost, whosever it was: everything but idle turns and what others took of the core.
+    pub(crate) fn per_any_packet(&self) -> f64 {
+        let packets: u64 = self.packets.values().sum();
+        self.elapsed.saturating_sub(self.idle + self.stolen) as f64 / packets as f64
+    }
+
     /// What a funded tenant is promised not to wait beyond, in microseconds, with so many cycles of
     /// others ahead of it in its list: the task that runs, and what of a turn is nobody's. Of each
     /// part what 99 % of them do not exceed.
@@ -119,6 +125,7 @@ mod tests {
         let cycles = Cycles::read(&stats)?.since(&Cycles::default());
         assert_eq!(cycles.wait_bound_us(5000), f64::from(8191 + 127 + 15 + 5000));
         assert_eq!(cycles.per_packet("t"), 2.0);
+        assert_eq!(cycles.per_any_packet(), 3.0);
         assert!(cycles.per_packet("nobody").is_nan());
         Ok(())
     }

@@ -128,14 +128,12 @@ impl Point {
 pub(super) fn run(bench: &mut Bench) -> anyhow::Result<Vec<Verdict>> {
     bench.subject(Variant::On)?.resume()?;
     weigh_absent(bench, WEIGHT_OF_ABSENT)?;
-    let measured = measure(bench);
-    // Also after a failure: other experiments follow only if there was none, but a switch that is
-    // left as it was found is easier to reason about.
+    let samples = measure(bench)?;
+    // As it was, for the experiments that follow.
     bench.subject(Variant::On)?.resume()?;
     bench.ours.switch().call("scheduler_set", usual().knobs())?;
     weigh_absent(bench, 1.0)?;
     bench.subject(Variant::On)?.pause()?;
-    let samples = measured?;
     write_csv(bench, &samples)?;
     let local = median(&samples, usual(), |s| s.p99_us);
     let mpps = median(&samples, usual(), |s| s.neighbour_mpps);
