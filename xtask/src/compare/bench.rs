@@ -1,9 +1,9 @@
 //! The two switches, and one run on one of them.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 
 use super::other::Other;
 use super::row::{ENTRIES, Kind, Row, ports};
@@ -15,8 +15,12 @@ use crate::subject::{Cost, OvsDpdk, Subject, Tollgate};
 /// Costs are read so much after the beginning and before the end of the measured time.
 const MARGIN: Duration = Duration::from_millis(250);
 
-/// Attaching takes our generator so long for each pair, after which only its warm-up begins.
-const ATTACH: Duration = Duration::from_millis(20);
+/// Time by which, for each pair, the first packets may be noticed late: while many ports attach, the
+/// daemon answers late.
+const NOTICE: Duration = Duration::from_millis(60);
+
+/// How long a generator may take to attach: OVS sets its PMD up anew for every port of it.
+const ATTACH_LIMIT: Duration = Duration::from_secs(25);
 
 /// A cache is warm when so small a part of the packets misses it.
 pub(super) const WARM: f64 = 0.001;
@@ -252,10 +256,11 @@ impl Bench {
 
     fn by_ours(&mut self, switch: Switch, row: &Row) -> anyhow::Result<(Seen, Cost)> {
         let measured = self.plan.measured;
-        let load = self.load(switch, row, &row.pair_keys(), measured)?;
+        let mut load = self.load(switch, row, &row.pair_keys(), measured)?;
+        load.warm_up += NOTICE * row.pairs as u32;
         let running = load.start()?;
-        let attach = ATTACH * row.pairs as u32;
-        self.interrupt.sleep(attach + self.plan.warm_up + MARGIN, |_| ())?;
+        self.await_traffic(switch)?;
+        self.interrupt.sleep(self.plan.warm_up + MARGIN, |_| ())?;
         let cost = self.cost(switch, measured - 2 * MARGIN)?;
         let outcome = running.finish()?;
         let mut mpps = 0.0;
@@ -276,6 +281,20 @@ impl Bench {
             loop_max_us: outcome.loop_us.map_or(f64::NAN, |times| times.max),
         };
         Ok((seen, cost))
+    }
+
+    /// Waits for the first packets: the generator's warm-up begins then.
+    fn await_traffic(&mut self, switch: Switch) -> anyhow::Result<()> {
+        let deadline = Instant::now() + ATTACH_LIMIT;
+        while Instant::now() < deadline {
+            // A switch that forwarded nothing has no cost per packet.
+            let cost = self.cost(switch, Duration::from_millis(10));
+            if cost.is_ok_and(|cost| cost.cycles_per_packet.is_finite()) {
+                return Ok(());
+            }
+            self.interrupt.check()?;
+        }
+        bail!("{}: no packet within {ATTACH_LIMIT:?}", self.subject(switch)?.name())
     }
 
     fn by_other(
