@@ -10,7 +10,8 @@ mod other;
 mod report;
 mod row;
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
@@ -52,7 +53,7 @@ pub(crate) struct Arguments {
     /// Another load generator, by docs/measuring.md: what it can send is measured with it too.
     #[arg(long, value_name = "PATH")]
     generator: Option<PathBuf>,
-    /// Where CSV and SVG go.
+    /// Where tables, CSV and SVG go.
     #[arg(long, default_value = "docs/compare")]
     out: PathBuf,
 }
@@ -88,27 +89,34 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let samples = measure(&mut bench, &rows, plan, other.as_ref(), &arguments.out)?;
     drop(bench);
 
-    report::print(&samples, &rows);
+    let mut parts = vec![report::tables(&samples, &rows)];
     let verdicts = goals::verdicts(&samples, &rows);
     if !verdicts.is_empty() {
-        println!("\n{}", target::table(&verdicts));
+        parts.push(target::table(&verdicts).to_string());
         let missed = verdicts.iter().filter(|verdict| !verdict.met()).count();
-        println!("{missed} of {} targets missed", verdicts.len());
+        parts.push(format!("{missed} of {} targets missed.", verdicts.len()));
     }
     if other.is_some() {
-        report::print_agreement(&samples, &rows);
+        parts.push(report::agreement(&samples, &rows).to_string());
     }
-    report::draw(&samples, &rows, &arguments.out)?;
+    parts.push(format!(
+        "{} pairs of {} s each; OVS-DPDK: {}; {}.",
+        plan.pairs,
+        plan.measured.as_secs_f64(),
+        Ovs::settings(cores.pmd),
+        quiet.describe()
+    ));
     if arguments.quick {
-        let seconds = plan.measured.as_secs_f64();
-        println!(
-            "\n--quick: {} pairs of {seconds} s, where {PAIRS_MIN} of 2 s are the least that is quoted",
-            plan.pairs
-        );
+        parts.push(format!(
+            "--quick: not for quoting; {PAIRS_MIN} pairs of 2 s are the least that is."
+        ));
     }
-    println!("OVS-DPDK: {}; {}", Ovs::settings(cores.pmd), quiet.describe());
+    let text = parts.join("\n\n");
+    println!("{text}");
+    report::draw(&samples, &rows, &arguments.out)?;
+    fs::write(arguments.out.join("compare.md"), format!("{text}\n"))?;
     println!(
-        "{:.0} s in all; raw samples and charts: {}",
+        "\n{:.0} s in all; tables, raw samples and charts: {}",
         began.elapsed().as_secs_f64(),
         arguments.out.display()
     );
@@ -121,7 +129,7 @@ fn measure(
     rows: &[Row],
     plan: Plan,
     other: Option<&Other>,
-    out: &std::path::Path,
+    out: &Path,
 ) -> anyhow::Result<Vec<Sample>> {
     let runs_of = |row: &Row| {
         let generators = 1 + u64::from(row.by_others && other.is_some());

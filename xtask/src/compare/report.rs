@@ -142,25 +142,28 @@ pub(super) fn invalid(samples: &[&Sample]) -> Option<&'static str> {
     None
 }
 
-/// Prints median and range of every figure, and the ratio of the two switches pair by pair.
-pub(super) fn print(samples: &[Sample], rows: &[Row]) {
+/// Median and range of every figure, and the ratio of the two switches pair by pair.
+pub(super) fn tables(samples: &[Sample], rows: &[Row]) -> String {
+    let mut parts = Vec::new();
     let of_kind = |kind: Kind| rows.iter().filter(move |row| row.kind == kind);
     if of_kind(Kind::Throughput).next().is_some() {
-        println!("{}", throughput(samples, of_kind(Kind::Throughput)));
+        parts.push(throughput(samples, of_kind(Kind::Throughput)).to_string());
     }
     for kind in [Kind::RoundTrips, Kind::Misses] {
         if of_kind(kind).next().is_some() {
-            println!("\n{}", pairs_of_figures(samples, kind, of_kind(kind)));
+            parts.push(pairs_of_figures(samples, kind, of_kind(kind)).to_string());
         }
     }
-    println!("\n{}", ratio_table(samples, rows));
+    parts.push(ratio_table(samples, rows).to_string());
     let disturbed = samples.iter().filter(|s| s.generator_loop_max_us > GAP_US).count();
-    println!("{disturbed} of {} runs lost their generator for over 1 ms", samples.len());
+    parts
+        .push(format!("{disturbed} of {} runs lost their generator for over 1 ms.", samples.len()));
     for row in rows {
         if let Some(why) = invalid(&of_row(samples, row.name, OURS)) {
-            println!("{}: {why}; its figures say nothing", row.name);
+            parts.push(format!("{}: {why}; its figures say nothing.", row.name));
         }
     }
+    parts.join("\n\n")
 }
 
 fn empty(header: &[&str]) -> Table {
@@ -238,8 +241,8 @@ fn ratio_table(samples: &[Sample], rows: &[Row]) -> Table {
     table
 }
 
-/// Prints what the other generator saw of the rows that it can send, and whether both say the same.
-pub(super) fn print_agreement(samples: &[Sample], rows: &[Row]) {
+/// What the other generator saw of the rows that it can send, and whether both say the same.
+pub(super) fn agreement(samples: &[Sample], rows: &[Row]) -> Table {
     let mut table =
         empty(&["Tollgate / OVS-DPDK", "", "tollgate-guest", "the other generator", ""]);
     for row in rows.iter().filter(|row| row.by_others) {
@@ -256,7 +259,7 @@ pub(super) fn print_agreement(samples: &[Sample], rows: &[Row]) {
             ]);
         }
     }
-    println!("\n{table}");
+    table
 }
 
 fn agree(one: Spread, other: Spread) -> bool {
