@@ -77,7 +77,15 @@ impl ExactTable {
         self.secret.hash(key.words())
     }
 
-    /// Asks for the memory that a lookup of this hash will read.
+    /// Asks for the tags that say where a lookup of this hash will read.
+    #[inline]
+    pub fn prefetch_bucket(&self, hash: u64) {
+        if let Some(tags) = self.buckets.get(self.bucket(hash)) {
+            prefetch_read(&raw const *tags);
+        }
+    }
+
+    /// Asks for the entry that a lookup of this hash will read, once its tags are there.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         let bucket = self.bucket(hash);

@@ -4,6 +4,7 @@
 //! looked up by hashing its masked key. The flows of all subtables lie in one table of fixed size.
 
 use tollgate_accel::hash::HashSecret;
+use tollgate_accel::prefetch::prefetch_read;
 use tollgate_packet::{FlowKey, FlowMask, FlowMatch};
 
 use crate::index::HashIndex;
@@ -125,6 +126,15 @@ impl<V> MegaflowCache<V> {
         }
         self.probes += u64::from(probes);
         found
+    }
+
+    /// Asks for the memory that [`get`](Self::get) will read.
+    #[inline]
+    pub fn prefetch(&self, slot: FlowSlot) {
+        if let Some(entry) = self.entries.get(slot.index as usize) {
+            prefetch_read(&raw const entry.version);
+            prefetch_read(&raw const entry.value);
+        }
     }
 
     /// The value of a flow that is still there.

@@ -13,6 +13,14 @@ pub const MAX_QUEUE_PAIRS: usize = 8;
 /// Packets of one task.
 pub const TASK_PACKETS: usize = 32;
 
+/// Packets of a task whose look-ups are dear, if what follows them is not: a core has some ten cache
+/// misses under way at once.
+pub const OVERLAPPING_PACKETS: u64 = 8;
+
+/// From so many megaflows on they are not in a core's own caches (an entry takes two lines, and as
+/// many what it points to), and are asked for ahead.
+pub const LARGE_CACHE_MEGAFLOWS: usize = 2048;
+
 /// Packets to one port, one after the other, that are copied there at once; fewer among others are
 /// listed first, so that each port's copies are made together.
 pub const SHORT_RUN_PACKETS: usize = 4;

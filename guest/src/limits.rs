@@ -7,8 +7,8 @@ use std::time::Duration;
 pub const RING_SIZE_MAX: u16 = 32768;
 
 /// Descriptors in one transmit chain at most. Linux sends 18 (17 page fragments and a header), so
-/// this leaves room to send more than a sensible guest would.
-pub const TX_SEGMENTS_MAX: usize = 32;
+/// this leaves room for what no sensible guest would send.
+pub const TX_SEGMENTS_MAX: usize = 256;
 
 /// Receive buffers that one frame may span with MRG_RXBUF. A 64 KiB frame in 1 KiB buffers.
 pub const RX_BUFFERS_PER_FRAME_MAX: usize = 64;

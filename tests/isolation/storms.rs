@@ -122,7 +122,8 @@ fn dry(scene: &mut Scene, port: &str) -> anyhow::Result<()> {
     })
 }
 
-/// Receivers that take nothing, or only in crumbs: whoever sends to them pays, and others have theirs.
+/// Receivers that take nothing, or only in crumbs: those and whoever sends to them pay, and others have
+/// theirs.
 pub(crate) fn slow_guest() -> anyhow::Result<()> {
     let mut scene = Scene::new("")?;
     scene.saturating(&[("neighbour", 8)])?;
@@ -140,7 +141,10 @@ pub(crate) fn slow_guest() -> anyhow::Result<()> {
         let dropped = &scene.lab.counters(sender)?["drops"]["tx_ring_full"];
         ensure!(dropped.as_u64() > Some(0), "{sender}'s receiver is not slow: {dropped}");
     }
-    unharmed("neighbour", &alone, &beside, 1.0 / 3.0, "slow guests")?;
+    // Who receives in crumbs pays for them, as the fourth tenant, and for no more than its share.
+    unharmed("neighbour", &alone, &beside, 1.0 / 4.0, "slow guests")?;
+    let crumbs = beside.grown.share("crumbs");
+    ensure!(crumbs > 0.0 && crumbs <= 0.26, "crumbs cost their receiver {crumbs:.4}: {beside:?}");
     scene.lab.switch.stop()
 }
 

@@ -112,7 +112,9 @@ impl Accounts {
     }
 
     /// Charges receivers what they have cost of the time since the last boundary; the rest of it is
-    /// still to be charged. Preemption, of which there may be evidence as at any boundary, comes first.
+    /// still to be charged. Who is in debt pays nothing here: nothing gates a receiver, so the sender
+    /// that goes on would take others' time on its account. Preemption, of which there may be evidence
+    /// as at any boundary, comes first.
     pub(crate) fn lap_receivers(&mut self, receivers: &[(TenantIndex, u64)]) {
         let now = tsc::now();
         let elapsed = now.saturating_sub(self.last_tsc);
@@ -122,6 +124,9 @@ impl Accounts {
             self.last_tsc += stolen;
         }
         for (tenant, cycles) in receivers {
+            if self.scheduler.credit_cycles(*tenant) <= 0 {
+                continue;
+            }
             let cycles = (*cycles).min(now.saturating_sub(self.last_tsc));
             self.enter(Account::Tenant(*tenant), cycles);
             self.scheduler.charge(*tenant, cycles, now);

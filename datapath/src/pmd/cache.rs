@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use rtrb::Producer;
+use tollgate_accel::prefetch::prefetch_read;
 use tollgate_classifier::{ExactTable, FlowSlot, InsertError, MegaflowCache};
 use tollgate_packet::FlowKey;
 
-use crate::limits::EXACT_TRIM;
+use crate::limits::{EXACT_TRIM, LARGE_CACHE_MEGAFLOWS};
 use crate::megaflow::Megaflow;
 use crate::slow_path::{EvictionCause, Homebound};
 
@@ -55,10 +56,44 @@ impl FlowCache {
         self.exact.hash(key)
     }
 
+    /// Asks for where the tags of a hash's bucket are.
     #[inline]
-    pub(crate) fn prefetch(&self, hash: u64) {
+    pub(crate) fn prefetch_bucket(&self, hash: u64) {
+        if self.exact_match {
+            self.exact.prefetch_bucket(hash);
+        }
+    }
+
+    /// Asks for the exact-match entry that the tags name.
+    #[inline]
+    pub(crate) fn prefetch_entry(&self, hash: u64) {
         if self.exact_match {
             self.exact.prefetch(hash);
+        }
+    }
+
+    /// Whether it is worth asking for megaflows ahead.
+    #[inline]
+    pub(crate) fn is_large(&self) -> bool {
+        self.megaflows.len() >= LARGE_CACHE_MEGAFLOWS
+    }
+
+    /// Asks for the megaflow that the exact-match entry names.
+    #[inline]
+    pub(crate) fn prefetch_megaflow(&self, hash: u64, key: &FlowKey) {
+        if self.exact_match
+            && let Some(slot) = self.exact.lookup(hash, key)
+        {
+            self.megaflows.prefetch(slot);
+        }
+    }
+
+    /// Asks for what a decision says.
+    #[inline]
+    pub(crate) fn prefetch_ops(&self, slot: FlowSlot) {
+        if let Some(megaflow) = self.get(slot) {
+            prefetch_read(Arc::as_ptr(megaflow));
+            prefetch_read(&raw const megaflow.stats);
         }
     }
 

@@ -129,3 +129,16 @@ fn no_sender_makes_a_receiver_with_usual_buffers_pay() {
         assert!(sent > 0);
     }
 }
+
+/// Nothing gates a receiver: what it has no credit for is its senders'.
+#[test]
+fn a_receiver_in_debt_leaves_its_crumbs_to_the_sender() {
+    let mut bench = bench();
+    (0..RING).for_each(|_| bench.receiver.post(1));
+    let now = bench.pmd.accounts.last_tsc();
+    bench.pmd.accounts.scheduler.charge(TenantIndex(RECEIVER), 1 << 40, now);
+    bench.sender.transmit(header_bytes(), &mock::frame(60, 1));
+    let (sent, received) = bench.turn();
+    assert_eq!(bench.receiver.used_index(), 72, "it gets its frame");
+    assert!(sent > 0 && received == 0, "the sender has paid {sent}, the receiver {received}");
+}

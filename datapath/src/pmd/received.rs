@@ -160,7 +160,7 @@ impl Pmd {
         for ((packet, hash), fate) in self.burst.packets().iter().zip(hashes).zip(fates) {
             if *fate == Fate::Deliver {
                 *hash = self.cache.hash(&packet.key);
-                self.cache.prefetch(*hash);
+                self.cache.prefetch_entry(*hash);
             }
         }
         let found = self.scratch.flow_hashes.iter().zip(&mut self.scratch.decisions);

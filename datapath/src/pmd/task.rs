@@ -114,6 +114,7 @@ impl Pmd {
         if !self.decide_by_port(tenant, at) {
             self.classify(at);
             self.learn_port_decision(at);
+            self.learn_classify_cost(tenant, fetched);
         }
         let Forwarded { done, waits, is_cut } = self.forward(tenant, at, deadline_tsc, &counters);
         self.give_back(at, fetched - done);
@@ -133,6 +134,14 @@ impl Pmd {
         done
     }
 
+    /// Learns what fetching and classifying have cost, which does not end with the task's time.
+    fn learn_classify_cost(&mut self, tenant: TenantIndex, fetched: usize) {
+        let cycles = tsc::now().saturating_sub(self.accounts.last_tsc());
+        if let Some(slot) = self.tenants.get_mut(tenant) {
+            slot.learn_classify_cost(fetched as u64, cycles);
+        }
+    }
+
     pub(crate) fn fetch(&mut self, at: RingRef, wanted: usize, counters: &PortCounters) -> usize {
         let Some(polled) = self.ports.polled(at) else { return 0 };
         let malformed = &mut self.scratch.malformed;
@@ -148,7 +157,8 @@ impl Pmd {
         fetched
     }
 
-    /// Finds the decision for every packet of the burst.
+    /// Finds the decision for every packet of the burst, in stages over all of it, so that the cache
+    /// misses of its packets overlap.
     fn classify(&mut self, at: RingRef) {
         let Self { burst, cache, scratch, .. } = self;
         // All of them first: a field is not read back as part of a word right after it was written.
@@ -167,21 +177,31 @@ impl Pmd {
                 }
                 _ => {
                     let hash = cache.hash(&packet.key);
-                    cache.prefetch(hash);
+                    cache.prefetch_bucket(hash);
                     hash
                 }
             };
             before = Some((&packet.key, *hash));
         }
+        let found = || packets.iter().zip(scratch.flow_hashes.iter()).zip(&repeats);
+        let new = || found().filter(|(_, repeat)| !**repeat).map(|(new, _)| new);
+        new().for_each(|(_, hash)| cache.prefetch_entry(*hash));
+        let is_large = cache.is_large();
+        if is_large {
+            new().for_each(|(packet, hash)| cache.prefetch_megaflow(*hash, &packet.key));
+        }
         let mut last = None;
-        let found = scratch.flow_hashes.iter().zip(&repeats).zip(&mut scratch.decisions);
-        for (packet, ((hash, repeat), decision)) in packets.iter().zip(found) {
+        for (((packet, hash), repeat), decision) in found().zip(&mut scratch.decisions) {
             if *repeat && last.is_some() {
                 cache.count_repeat();
             } else {
                 last = cache.lookup(*hash, &packet.key);
             }
             *decision = last;
+        }
+        if is_large {
+            let decisions = scratch.decisions.iter().take(packets.len()).flatten();
+            decisions.for_each(|slot| cache.prefetch_ops(*slot));
         }
     }
 

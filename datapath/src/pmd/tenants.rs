@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use tollgate_policy::TenantIndex;
 
 use crate::lane::PmdLane;
-use crate::limits::{MAX_RINGS_PER_TENANT, MAX_TENANTS, TASK_PACKETS};
+use crate::limits::{MAX_RINGS_PER_TENANT, MAX_TENANTS, OVERLAPPING_PACKETS, TASK_PACKETS};
 use crate::pmd::parked::Parked;
 use crate::pmd::ports::RingRef;
 
@@ -20,8 +20,10 @@ pub(crate) struct TenantSlot {
     rings: usize,
     /// Those known to have packets, to be served in this order.
     ready: VecDeque<RingRef>,
-    /// Running mean, so that a task is sized ahead to its budget.
+    /// Running means, so that a task is sized ahead to its budget: of all that a packet costs, and of
+    /// fetching and classifying it.
     packet_cost_cycles: u64,
+    classify_cost_cycles: u64,
     /// In one of the scheduler's lists.
     pub(crate) listed: bool,
     /// While it is listed: when its work was seen, or its last turn ended.
@@ -43,6 +45,7 @@ impl TenantSlot {
             rings: 0,
             ready: VecDeque::with_capacity(MAX_RINGS_PER_TENANT),
             packet_cost_cycles: 200,
+            classify_cost_cycles: 100,
             listed: false,
             work_since_tsc: 0,
             packets: 0,
@@ -111,20 +114,35 @@ impl TenantSlot {
         now_tsc < self.active_until_tsc
     }
 
-    /// Packets to take for a budget, by what they have cost so far.
+    /// Packets to take for a budget, by what they have cost so far. Where it is looking up that is
+    /// dear, because the tables are not in the CPU's caches, a few packets at once cost little more
+    /// than one: their cache misses overlap.
     #[inline]
     pub(crate) fn packets_for(&self, budget_cycles: u64) -> usize {
         let packets = budget_cycles / self.packet_cost_cycles.max(1);
+        let rest_cycles = self.packet_cost_cycles.saturating_sub(self.classify_cost_cycles);
+        let forwardable = budget_cycles / rest_cycles.max(1);
+        let packets = packets.max(forwardable.min(OVERLAPPING_PACKETS));
         usize::try_from(packets).unwrap_or(TASK_PACKETS).clamp(1, TASK_PACKETS)
     }
 
     #[inline]
     pub(crate) fn learn_cost(&mut self, packets: u64, cycles: u64) {
-        if let Some(cost_cycles) = cycles.checked_div(packets) {
-            // An eighth of the news: a few tasks follow a change, one odd task does not matter.
-            self.packet_cost_cycles = (self.packet_cost_cycles * 7 + cost_cycles) / 8;
-            self.packets += packets;
-        }
+        learn(&mut self.packet_cost_cycles, packets, cycles);
+        self.packets += packets;
+    }
+
+    #[inline]
+    pub(crate) fn learn_classify_cost(&mut self, packets: u64, cycles: u64) {
+        learn(&mut self.classify_cost_cycles, packets, cycles);
+    }
+}
+
+/// An eighth of the news: a few tasks follow a change, one odd task does not matter.
+#[inline]
+fn learn(mean_cycles: &mut u64, packets: u64, cycles: u64) {
+    if let Some(cost_cycles) = cycles.checked_div(packets) {
+        *mean_cycles = (*mean_cycles * 7 + cost_cycles) / 8;
     }
 }
 
