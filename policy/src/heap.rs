@@ -32,6 +32,12 @@ impl SlotHeap {
         }
     }
 
+    /// Becomes a copy of a heap for as many slots, without an allocation.
+    pub(crate) fn copy_from(&mut self, other: &Self) {
+        self.entries.clone_from(&other.entries);
+        self.position.clone_from(&other.position);
+    }
+
     pub(crate) fn first(&self) -> Option<(VirtualTime, u16)> {
         self.entries.first().map(|entry| (entry.key, entry.slot))
     }

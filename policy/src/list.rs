@@ -37,6 +37,11 @@ impl Links {
         Self(vec![Link { before: NOBODY, after: NOBODY }; usize::from(slots)].into())
     }
 
+    /// Becomes a copy of links for as many slots, without an allocation.
+    pub(crate) fn copy_from(&mut self, other: &Self) {
+        self.0.clone_from(&other.0);
+    }
+
     fn get_mut(&mut self, slot: u16) -> Option<&mut Link> {
         self.0.get_mut(usize::from(slot))
     }

@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use tollgate_policy::{
-    Account, Backoff, Books, RxOverrun, Scheduler, SchedulerConfig, SetupBucket, Stage,
+    Account, Backoff, Books, Recording, RxOverrun, Scheduler, SchedulerConfig, SetupBucket, Stage,
     TenantIndex, TenantKnobs, Weight, coordinator,
 };
 
@@ -37,7 +37,13 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 const TENANTS: u16 = 1000;
 
 /// Every tenant comes, is charged in turns and outside of them, changes and goes.
-fn live(scheduler: &mut Scheduler, books: &mut Books, backoff: &mut Backoff, knobs: &TenantKnobs) {
+fn live(
+    scheduler: &mut Scheduler,
+    books: &mut Books,
+    backoff: &mut Backoff,
+    knobs: &TenantKnobs,
+    recording: Box<Recording>,
+) -> Option<Box<Recording>> {
     let tenants = || (1..=TENANTS).map(TenantIndex);
     let mut now = 0;
     for tenant in tenants() {
@@ -45,6 +51,7 @@ fn live(scheduler: &mut Scheduler, books: &mut Books, backoff: &mut Backoff, kno
         scheduler.wake(tenant, now);
         backoff.emptied(tenant.0, now);
     }
+    assert!(scheduler.start_recording(recording).is_ok());
     for step in 0..20_000u64 {
         now += 5000;
         backoff.scan(now, |queue| (u64::from(queue) + step).is_multiple_of(97));
@@ -60,6 +67,7 @@ fn live(scheduler: &mut Scheduler, books: &mut Books, backoff: &mut Backoff, kno
         backoff.emptied(receiver.0, now);
         let _ = scheduler.counters(receiver);
     }
+    let recording = scheduler.stop_recording();
     scheduler.set_protection(false);
     scheduler.set_protection(true);
     for tenant in tenants() {
@@ -67,6 +75,7 @@ fn live(scheduler: &mut Scheduler, books: &mut Books, backoff: &mut Backoff, kno
         assert!(scheduler.tenant_remove(tenant).is_ok());
         backoff.remove(tenant.0);
     }
+    recording
 }
 
 #[test]
@@ -79,11 +88,13 @@ fn a_schedulers_life_takes_no_memory() {
         let knobs = TenantKnobs { rx_overrun, ..TenantKnobs::new(&config) };
         let mut bucket = SetupBucket::new(1000, 2_500_000_000);
         let weights = [Weight::ONE; 100];
+        let recording = Box::new(Recording::new(TENANTS + 1, 10_000).unwrap());
         let before = ALLOCATIONS.get();
-        live(&mut scheduler, &mut books, &mut backoff, &knobs);
+        let recording = live(&mut scheduler, &mut books, &mut backoff, &knobs, recording);
         let taken = (0..1000).filter(|now| bucket.take(now * 5000)).count();
         let granted: i64 = coordinator::grants(0, 250_000, &weights, 850).sum();
         assert_eq!(ALLOCATIONS.get(), before);
+        assert_eq!(recording.unwrap().events().len(), 10_000);
         assert!(taken > 100 && granted > 200_000);
     }
     let before = ALLOCATIONS.get();

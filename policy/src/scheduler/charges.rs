@@ -7,11 +7,8 @@ use super::ready::Place;
 use super::slot::State;
 
 impl Scheduler {
-    /// Charges cycles that were spent for a tenant, in its turn or not, and issues the same to the
-    /// tenants with work by weight, as far as the clock may move. The system account has no credit
-    /// and issues nothing.
     #[inline]
-    pub fn charge(&mut self, tenant: TenantIndex, cycles: u64, now_cycles: u64) {
+    pub(super) fn charge_and_issue(&mut self, tenant: TenantIndex, cycles: u64, now_cycles: u64) {
         if cycles == 0 || self.slot(tenant).is_none() {
             return;
         }
@@ -49,11 +46,8 @@ impl Scheduler {
         }
     }
 
-    /// Adds what a coordinator has granted a tenant since the last call, up to its cap; one that
-    /// waits and is funded by it gets its turn. Without effect for zero or less, and when credit is
-    /// issued locally.
     #[inline]
-    pub fn refill_grant(&mut self, tenant: TenantIndex, cycles: i64) {
+    pub(super) fn add_grant(&mut self, tenant: TenantIndex, cycles: i64) {
         let Ok(cycles @ 1..) = u64::try_from(cycles) else { return };
         if self.is_local() {
             return;

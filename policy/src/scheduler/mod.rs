@@ -1,5 +1,6 @@
 //! Whose turn it is on one PMD.
 
+mod calls;
 mod charges;
 mod claims;
 mod ready;
@@ -12,6 +13,7 @@ use crate::credit::{Bounds, VirtualClock};
 use crate::knobs::TenantKnobs;
 use crate::limits::TENANTS_MAX;
 use crate::list::{Links, List};
+use crate::recording::Recording;
 use crate::tenant::{TenantError, TenantIndex};
 use crate::verdict::{RxOverrun, RxRule};
 use crate::weight::Weight;
@@ -70,6 +72,8 @@ pub struct Scheduler {
     parked_total: u64,
     /// For reordering all that wait, without an allocation.
     spare_links: Links,
+    /// What is said from here on is noted in this one.
+    recording: Option<Box<Recording>>,
 }
 
 impl Scheduler {
@@ -93,6 +97,7 @@ impl Scheduler {
             funded_turns_total: 0,
             parked_total: 0,
             spare_links: Links::new(slots),
+            recording: None,
         })
     }
 
@@ -114,6 +119,7 @@ impl Scheduler {
             return Err(TenantError::Exists(tenant.0));
         }
         *slot = new_slot(&self.config, &self.clock, State::Asleep, weight);
+        self.settings_changed();
         Ok(())
     }
 
@@ -129,6 +135,7 @@ impl Scheduler {
             self.ready.remove(tenant.0);
             self.leave_busy(weight);
         }
+        self.settings_changed();
         Ok(())
     }
 
@@ -148,6 +155,7 @@ impl Scheduler {
             self.clock.join(weight.thousandths());
         }
         self.replace_in_debt(tenant);
+        self.settings_changed();
         Ok(())
     }
 
@@ -181,6 +189,7 @@ impl Scheduler {
         }
         self.protection = on;
         self.reorder();
+        self.settings_changed();
     }
 
     /// Puts other knobs in force on a running switch, another refill included. Tenants' credits
@@ -193,6 +202,7 @@ impl Scheduler {
         self.config = config;
         // Debts are waited for in another order under a coordinator.
         self.reorder();
+        self.settings_changed();
         Ok(())
     }
 

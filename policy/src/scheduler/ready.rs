@@ -50,6 +50,14 @@ impl Ready {
         }
     }
 
+    /// Becomes a copy of one for as many slots, without an allocation.
+    pub(super) fn copy_from(&mut self, other: &Self) {
+        self.links.copy_from(&other.links);
+        (self.new, self.old, self.now) = (other.new, other.old, other.now);
+        self.debt.copy_from(&other.debt);
+        self.waits.clone_from(&other.waits);
+    }
+
     pub(super) fn place(&self, slot: u16) -> Place {
         self.waits.get(usize::from(slot)).map_or(Place::Nowhere, |wait| wait.place)
     }

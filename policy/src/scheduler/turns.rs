@@ -9,10 +9,8 @@ use super::{Scheduler, Turn};
 use crate::credit::VirtualTime;
 
 impl Scheduler {
-    /// Says that a tenant has work; repeating it costs little and changes nothing. For the tenant
-    /// whose turn it is, `done` decides.
     #[inline]
-    pub fn wake(&mut self, tenant: TenantIndex, now_cycles: u64) {
+    pub(super) fn join_waiting(&mut self, tenant: TenantIndex, now_cycles: u64) {
         if self.slots.get(tenant.slot()).is_none_or(|slot| slot.state != State::Asleep) {
             return;
         }
@@ -33,9 +31,8 @@ impl Scheduler {
         }
     }
 
-    /// The next turn; `None` only when nobody has work. Every turn is ended by `done`.
     #[inline]
-    pub fn next(&mut self, _now_cycles: u64) -> Option<Turn> {
+    pub(super) fn begin_turn(&mut self) -> Option<Turn> {
         let (index, place) = self.ready.pop()?;
         let tenant = TenantIndex(index);
         let (local, protection) = (self.is_local(), self.protection);
@@ -64,22 +61,20 @@ impl Scheduler {
         Some(Turn { tenant, budget_cycles, slack })
     }
 
-    /// Ends a turn, after its charges. For a tenant that waits, `has_more_work = false` says that
-    /// its work has gone (its rings were stopped); for one without work, `true` wakes it.
     #[inline]
-    pub fn done(&mut self, tenant: TenantIndex, has_more_work: bool, now_cycles: u64) {
+    pub(super) fn end_turn(&mut self, tenant: TenantIndex, has_more_work: bool, now_cycles: u64) {
         let Some(slot) = self.slots.get(tenant.slot()) else { return };
         let weight = slot.weight;
         match slot.state {
             State::Running if !slot.charged_this_turn => {
-                self.charge(tenant, EMPTY_TURN_CYCLES, now_cycles);
+                self.charge_and_issue(tenant, EMPTY_TURN_CYCLES, now_cycles);
             }
             State::Running => {}
             State::Waiting if !has_more_work => {
                 self.ready.remove(tenant.0);
                 self.unpark(tenant);
             }
-            State::Asleep if has_more_work => return self.wake(tenant, now_cycles),
+            State::Asleep if has_more_work => return self.join_waiting(tenant, now_cycles),
             State::Waiting | State::Asleep | State::Absent => return,
         }
         self.busy_until_cycles = now_cycles;

@@ -9,6 +9,7 @@ mod leads;
 mod model;
 mod promise;
 mod quotas;
+mod recordings;
 mod scale;
 mod settings;
 mod shares;
