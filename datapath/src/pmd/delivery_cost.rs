@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tollgate_frame::DropReason;
 use tollgate_packet::{FlowKey, FlowMask, FlowMatch, PortIndex};
-use tollgate_policy::{TenantIndex, Turn};
+use tollgate_policy::{Event, Recording, SchedulerConfig, TenantIndex, Turn};
 use tollgate_vhost::mock::{self, Descriptor, Driver};
 use tollgate_vhost::{Features, PortStatus};
 
@@ -141,4 +141,39 @@ fn a_receiver_in_debt_leaves_its_crumbs_to_the_sender() {
     let (sent, received) = bench.turn();
     assert_eq!(bench.receiver.used_index(), 72, "it gets its frame");
     assert!(sent > 0 && received == 0, "the sender has paid {sent}, the receiver {received}");
+}
+
+/// The simulator's scheduler is the PMD's: told the same, it says the same.
+#[test]
+fn what_a_pmd_records_replays_without_a_difference() {
+    let mut bench = bench();
+    (0..RING).for_each(|_| bench.receiver.post(2048));
+    // A pause of the test forgives no debt.
+    let scheduler = &mut bench.pmd.accounts.scheduler;
+    let config = SchedulerConfig { horizon_cycles: u64::MAX, ..*scheduler.config() };
+    scheduler.set_config(config).unwrap();
+    let tenants = crate::limits::MAX_TENANTS as u16;
+    let recording = Box::new(Recording::new(tenants, 10_000).unwrap());
+    assert!(bench.pmd.accounts.scheduler.start_recording(recording).is_ok());
+    for round in 0..50 {
+        bench.sender.transmit(header_bytes(), &mock::frame(60, round));
+        let tenant = TenantIndex(SENDER);
+        let ring = RingRef { port: PortIndex(SENDER), pair: 0 };
+        bench.pmd.tenants.get_mut(tenant).unwrap().ring_ready(ring);
+        let now = bench.pmd.accounts.last_tsc();
+        bench.pmd.accounts.scheduler.wake(tenant, now);
+        let turn = bench.pmd.accounts.scheduler.next(now).unwrap();
+        bench.pmd.task(turn);
+    }
+    let mut recording = bench.pmd.accounts.scheduler.stop_recording().unwrap();
+    let replay = recording.replay();
+    assert!(replay.turns == 50, "{}", replay.turns);
+    assert!(replay.agrees(), "{:?}", replay.first_difference);
+    for event in recording.events_mut() {
+        if let Event::Charge { tenant: TenantIndex(SENDER), cycles, .. } = event {
+            *cycles = 1;
+            break;
+        }
+    }
+    assert!(!recording.replay().agrees(), "an altered charge is found");
 }
