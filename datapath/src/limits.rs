@@ -1,5 +1,7 @@
 //! Bounds on what a PMD keeps and on what one turn may do.
 
+use std::time::Duration;
+
 /// Tenants of one switch. Every PMD has an account for each, so this bounds its tables; a host has
 /// at most some hundreds of VMs.
 pub const MAX_TENANTS: usize = 1024;
@@ -12,6 +14,13 @@ pub const MAX_QUEUE_PAIRS: usize = 8;
 
 /// Packets of one task.
 pub const TASK_PACKETS: usize = 32;
+
+/// How long the slow path looks away between two looks for misses while they come: a first packet
+/// waits so long at most, and more than one is there at the next look when many come.
+pub const NAP: Duration = Duration::from_micros(50);
+
+/// After so long without a miss the slow path sleeps until it is woken.
+pub const NAPS_FOR: Duration = Duration::from_millis(5);
 
 /// Packets of a task whose look-ups are dear, if what follows them is not: a core has some ten cache
 /// misses under way at once.

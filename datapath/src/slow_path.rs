@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::Thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rtrb::{Consumer, Producer, PushError};
 use tollgate_packet::limits::{MAX_FRAME_BYTES, MIN_FRAME_BYTES};
@@ -14,6 +14,7 @@ use zerocopy::FromBytes;
 
 use crate::byte_ring::RecordConsumer;
 use crate::lane::{Injection, LaneLimits, MissHead, PuntOutcome, Reply, SlowLane};
+use crate::limits::{NAP, NAPS_FOR};
 use crate::megaflow::Megaflow;
 
 /// Why a packet is here.
@@ -120,7 +121,9 @@ pub(crate) enum LaneChange {
     PortRemove(PortIndex),
 }
 
-/// Wakes the slow-path thread from a PMD: one futex call, and only while it sleeps.
+/// Wakes the slow-path thread from a PMD: one futex call, and only while it sleeps. That call costs
+/// the PMD some ten thousand cycles where it is an interrupt to another virtual CPU, so a thread that
+/// has just had misses does not sleep but naps.
 #[derive(Debug, Default)]
 pub(crate) struct Waker {
     sleeping: AtomicBool,
@@ -138,6 +141,12 @@ impl Waker {
         {
             thread.unpark();
         }
+    }
+
+    /// Waits a moment, without being woken.
+    fn nap(&self, timeout: Duration) {
+        self.sleeper.get_or_init(std::thread::current);
+        std::thread::park_timeout(timeout);
     }
 
     fn sleep(&self, timeout: Duration, has_work: impl FnOnce() -> bool) {
@@ -164,6 +173,8 @@ pub struct SlowPathEnd {
     waker: Arc<Waker>,
     record: Vec<u8>,
     evicted: VecDeque<Evicted>,
+    /// When the last miss or punt was taken.
+    taken_at: Option<Instant>,
 }
 
 impl SlowPathEnd {
@@ -182,6 +193,7 @@ impl SlowPathEnd {
             waker,
             record: Vec::new(),
             evicted: VecDeque::new(),
+            taken_at: None,
         }
     }
 
@@ -231,6 +243,10 @@ impl SlowPathEnd {
         let served = self.lanes.remove(at);
         self.lanes.push(served);
         let (head, frame) = MissHead::read_from_prefix(record).ok()?;
+        #[expect(clippy::disallowed_methods, reason = "not on a PMD")]
+        {
+            self.taken_at = Some(Instant::now());
+        }
         Some(Miss {
             pmd,
             port: PortIndex(head.port),
@@ -313,8 +329,12 @@ impl SlowPathEnd {
         self.evicted.pop_front()
     }
 
-    /// Sleeps until a PMD has a miss or a punt, or for `timeout`.
+    /// Sleeps until a PMD has a miss or a punt, or for `timeout`. While they come one after the other it
+    /// naps instead, so that PMDs need not wake it.
     pub fn wait(&self, timeout: Duration) {
+        if self.taken_at.is_some_and(|taken_at| taken_at.elapsed() < NAPS_FOR) {
+            return self.waker.nap(NAP.min(timeout));
+        }
         self.waker.sleep(timeout, || self.lanes.iter().any(SlowLane::has_records));
     }
 }

@@ -4,6 +4,7 @@
 //! whose packets miss pays for the walks.
 
 use std::collections::HashMap;
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::Thread;
@@ -126,6 +127,8 @@ impl SlowPath {
 
     pub(super) fn run(&mut self) {
         self.cpu.restart();
+        // Its naps are shorter than the slack that timers have by default.
+        let _slack_stays = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         while !self.stopping.load(Ordering::Acquire) {
             self.take_orders();
             self.take_evicted();

@@ -94,7 +94,7 @@ pub(super) const ALL: [Adversary; 13] = [
     Adversary {
         name: "256 descriptors",
         frame_bytes: LARGE_BYTES,
-        keys: "segments=256",
+        keys: "segments=256,burst=16",
         port_keys: "ring=4096",
         ..FLAT_OUT
     },
