@@ -68,6 +68,11 @@ impl Cycles {
         }
     }
 
+    /// Part of the cycles that were not idle.
+    pub(crate) fn percent_of_busy(&self, cycles: u64) -> f64 {
+        100.0 * cycles as f64 / self.elapsed.saturating_sub(self.idle) as f64
+    }
+
     /// What a packet of a tenant cost it; NaN when it had none.
     pub(crate) fn per_packet(&self, tenant: &str) -> f64 {
         let packets = self.packets.get(tenant).copied().unwrap_or_default();

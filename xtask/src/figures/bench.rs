@@ -180,6 +180,28 @@ impl Bench {
         self.run_with(variant, victim, neighbours, false)
     }
 
+    /// The same with round trips, and with the counters of the whole run: read before and after it,
+    /// because a generator on the management's core may keep an answer back for longer than it lasts.
+    pub(super) fn run_whole(
+        &mut self,
+        variant: Variant,
+        victim_rate: u32,
+        neighbours: &[Adversary],
+    ) -> anyhow::Result<Run> {
+        self.interrupt.check()?;
+        self.subject(variant)?.resume()?;
+        self.prepare(variant, neighbours)?;
+        let victim = Some(Mode::RoundTrips(victim_rate));
+        let load = self.load(variant, victim, neighbours, self.plan.measured)?;
+        let before = self.cycles(variant)?;
+        let outcome = load.start()?.finish()?;
+        let after = self.cycles(variant)?;
+        self.subject(variant)?.pause()?;
+        check_victim(&outcome)?;
+        let cycles = after.zip(before).map(|(after, before)| after.since(&before));
+        Ok(Run { outcome, cycles, cost: None })
+    }
+
     /// The same with a victim of any kind, and with what a packet costs on average if `with_cost`.
     pub(super) fn run_with(
         &mut self,
@@ -228,8 +250,7 @@ impl Bench {
         let measured_cycles = self.plan.measured.as_secs_f64() * outcome.tsc_hz as f64;
         let in_time = read_tsc <= outcome.start_tsc + measured_cycles as u64;
         if victim.is_some() {
-            let victim = outcome.pair(VICTIM)?;
-            ensure!(victim.corrupted + victim.misdelivered == 0, "frames were harmed: {victim:?}");
+            check_victim(&outcome)?;
         }
         let cycles = after.zip(before).map(|(after, before)| after.since(&before));
         Ok((Run { outcome, cycles, cost }, in_time))
@@ -341,4 +362,10 @@ impl Bench {
         self.subject(Variant::Off)?.pause()?;
         Ok((outcome, changes))
     }
+}
+
+fn check_victim(outcome: &Outcome) -> anyhow::Result<()> {
+    let victim = outcome.pair(VICTIM)?;
+    ensure!(victim.corrupted + victim.misdelivered == 0, "frames were harmed: {victim:?}");
+    Ok(())
 }
