@@ -78,9 +78,10 @@ fn idle_path(bench: &mut Bench) -> anyhow::Result<()> {
     let mut samples: Vec<(Variant, f64, f64)> = Vec::new();
     for _ in 0..bench.plan.repetitions {
         for variant in &variants {
-            let run = bench.run(*variant, VICTIM_RATE, &[])?;
-            let times = run.outcome.pair(VICTIM)?.latency_us;
-            let [p50, p99] = times.map_or([f64::NAN; 2], |times| [times.p50, times.p99]);
+            let run = bench.run_whole(*variant, VICTIM_RATE, &[])?;
+            let victim = run.outcome.pair(VICTIM)?;
+            let typical = |quantile| victim.typical_us(quantile).unwrap_or(f64::NAN);
+            let (p50, p99) = (typical(|times| times.p50), typical(|times| times.p99));
             csv.write_record([variant.name(), &format!("{p50:.3}"), &format!("{p99:.3}")])?;
             samples.push((*variant, p50, p99));
         }

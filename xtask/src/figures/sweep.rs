@@ -74,9 +74,9 @@ pub(super) fn run(bench: &mut Bench) -> anyhow::Result<Vec<Verdict>> {
             for (x, neighbours) in &axis.points {
                 for variant in &variants {
                     bar.set_message(format!("{x}, {}", variant.name()));
-                    let run = bench.run(*variant, VICTIM_RATE, neighbours)?;
+                    let run = bench.run_whole(*variant, VICTIM_RATE, neighbours)?;
                     let victim = run.outcome.pair(VICTIM)?;
-                    let p99 = victim.latency_us.as_ref().map_or(f64::NAN, |times| times.p99);
+                    let p99 = victim.typical_us(|times| times.p99).unwrap_or(f64::NAN);
                     samples.push((*variant, *x, p99, victim.completed_percent));
                     bar.inc(1);
                 }
