@@ -113,8 +113,9 @@ impl Egress {
             self.received_kept = false;
         }
         for (index, op) in megaflow.ops.iter().enumerate().skip(first) {
-            // Whoever is run gets on, however late it is.
-            let may_cut = index != first;
+            // Whoever is run gets on, however late it is; and what is left is done at once if it is no
+            // more than what was done, as another turn would cost more than it spares others.
+            let may_cut = index != first && megaflow.ops.len() - index > index - first;
             if may_cut && index.is_multiple_of(OPS_PER_LOOK) {
                 self.flush(frames, ports, source);
                 current.referenced = false;
