@@ -123,12 +123,12 @@ pub(super) const SATURATING: Adversary = Adversary {
 /// that others had pushed out of the caches between two of its turns: buffers of 2 KiB, which all fall
 /// into the same few sets, and the receiver's as well. So buffers are small and lie close, nothing is
 /// delivered, and the rest, a few lines that come from the sender's core, weighs little beside the
-/// work, which is on one header. A frame is worth several quanta, so none of them has company to
-/// share a turn's own cost with.
+/// work, which is on one header. A frame is worth most of a quantum, so none of them has company to
+/// share a turn's own cost with, and none is cut.
 pub(super) const EQUAL_COST: Adversary = Adversary {
     name: "equal cost",
     port_keys: "ring=512,tx=128,rx=128",
-    flows: Flows::RewritesToNobody(1000),
+    flows: Flows::RewritesToNobody(140),
     ..FLAT_OUT
 };
 

@@ -13,8 +13,8 @@ use crate::target::{Bound, Verdict};
 const WEIGHTS: [&[f64]; 4] = [&[1.0, 1.0], &[1.0, 3.0], &[1.0, 1.71], &[1.0, 2.0, 4.0, 8.0]];
 
 /// Beside the table.
-const EQUAL_COST_NOTE: &str = "1000 rewrites of one header and no delivery, so that a frame is \
-     worth several turns, in rings small enough for the caches; what a frame cost each tenant is in the last column";
+const EQUAL_COST_NOTE: &str = "140 rewrites of one header and no delivery, so that a frame is \
+     worth most of a turn, in rings small enough for the caches; what a frame cost each tenant is in the last column";
 
 /// Runs begun for one that counts.
 const ATTEMPTS: usize = 5;
