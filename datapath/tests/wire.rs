@@ -449,9 +449,7 @@ fn a_task_is_cut_at_its_budget_and_nothing_is_lost_or_reordered_by_it() {
 #[test]
 fn frames_cross_from_one_pmd_to_another_whole_and_in_order() {
     let _alone = alone();
-    // Of order, not of shares: where threads wait for their CPUs, frames come in heaps, and those of
-    // who is over its share on the other PMD are dropped.
-    let config = DatapathConfig { pmd_cores: vec![0, 1], protection: false, ..config() };
+    let config = DatapathConfig { pmd_cores: vec![0, 1], ..config() };
     let switch = BenchSwitch::start(&config, &[1.0; 2], pairs(vec![]));
     assert_ne!(switch.ports[0].pmd, switch.ports[1].pmd);
     let mut guests = switch.attach(|_| ());

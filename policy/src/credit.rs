@@ -50,6 +50,8 @@ impl Bounds {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct VirtualClock {
     now: VirtualTime,
+    /// The furthest tag of a tenant in debt that has no work.
+    furthest: VirtualTime,
     busy_weight: u64,
     /// Scaled cycles that were charged and did not divide evenly; part of the next issue.
     remainder: u64,
@@ -95,6 +97,19 @@ impl VirtualClock {
     /// Moves the clock on to `target`; it never goes back.
     pub(crate) fn advance_to(&mut self, target: VirtualTime) {
         self.now = self.now.max(target);
+    }
+
+    /// A tenant in debt of this tag has no work now.
+    #[inline]
+    pub(crate) fn owed_at_rest(&mut self, tag: VirtualTime) {
+        self.furthest = self.furthest.max(tag);
+    }
+
+    /// The end of a busy period, when all that was asked for is done: moves the clock on to the furthest
+    /// tag of those served (rule 2 of start-time fair queueing), so that nobody is in debt.
+    #[inline]
+    pub(crate) fn end_busy_period(&mut self) {
+        self.advance_to(self.furthest);
     }
 
     /// Moves the clock so far that every tenant is at its cap, whatever its bounds.

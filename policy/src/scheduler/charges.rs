@@ -27,6 +27,9 @@ impl Scheduler {
             slot.credit.spend(cycles, slot.bounds);
         }
         let funded = slot.credit.is_funded();
+        if state == State::Asleep {
+            self.clock.owed_at_rest(slot.credit.tag(weight));
+        }
         if state == State::Waiting && !funded && self.protection {
             self.gate(tenant);
         }

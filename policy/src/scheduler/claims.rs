@@ -27,14 +27,19 @@ impl Scheduler {
     }
 
     /// Whether time spent on a tenant outside of its turns (its received packets) is at another's
-    /// expense: it is in debt, and somebody waits who is not, or who owes less by weight and would
-    /// get the next turn. An idle core asks nobody to yield; nor does one with protection off.
+    /// expense: it owes a quantum, and somebody waits who is funded, or who owes less by weight and
+    /// would get the next turn. An idle core asks nobody to yield; nor does one with protection off.
+    ///
+    /// A quantum, because packets that come together with another's are no sign of more than a share:
+    /// it is what the other would wait for in any case. Under a coordinator, as its authors have it, any
+    /// debt is enough.
     #[inline]
     #[must_use]
     pub fn must_yield(&self, tenant: TenantIndex) -> bool {
         let Some(slot) = self.slot(tenant).filter(|_| self.protection) else { return false };
         let credit = slot.credit_at(self.clock.now());
-        if credit.is_funded() {
+        let tolerated_cycles = if self.is_local() { self.config.quantum_cycles } else { 0 };
+        if !credit.owes(tolerated_cycles) {
             return false;
         }
         self.ready.any_listed()

@@ -150,7 +150,10 @@ impl Scheduler {
         slot.settle(now);
         let (state, before) = (slot.state, slot.weight);
         slot.weight = weight.thousandths();
-        if state != State::Asleep {
+        let tag = slot.credit.tag(slot.weight);
+        if state == State::Asleep {
+            self.clock.owed_at_rest(tag);
+        } else {
             self.clock.leave(before);
             self.clock.join(weight.thousandths());
         }
@@ -170,15 +173,14 @@ impl Scheduler {
         knobs: &TenantKnobs,
     ) -> Result<(), TenantError> {
         knobs.validate(&self.config)?;
-        self.set_weight(tenant, knobs.weight)?;
-        if let Some(slot) = self.slot_mut(tenant) {
-            slot.bounds = Bounds::new(knobs.cap_cycles, knobs.floor_cycles);
-            slot.credit.confine(slot.bounds);
-            let (overrun, mark_depth_cycles) = (knobs.rx_overrun, knobs.mark_depth_cycles);
-            slot.rx = RxRule { overrun, mark_depth_cycles };
-        }
-        self.replace_in_debt(tenant);
-        Ok(())
+        let now = self.clock.now();
+        let slot = self.slot_mut(tenant).ok_or(TenantError::Unknown(tenant.0))?;
+        slot.settle(now);
+        slot.bounds = Bounds::new(knobs.cap_cycles, knobs.floor_cycles);
+        slot.credit.confine(slot.bounds);
+        let (overrun, mark_depth_cycles) = (knobs.rx_overrun, knobs.mark_depth_cycles);
+        slot.rx = RxRule { overrun, mark_depth_cycles };
+        self.set_weight(tenant, knobs.weight)
     }
 
     /// Switches the gate on or off on a running switch. Off is plain round robin among tenants with

@@ -33,7 +33,10 @@ impl Scheduler {
 
     #[inline]
     pub(super) fn begin_turn(&mut self) -> Option<Turn> {
-        let (index, place) = self.ready.pop()?;
+        let Some((index, place)) = self.ready.pop() else {
+            self.end_busy_period();
+            return None;
+        };
         let tenant = TenantIndex(index);
         let (local, protection) = (self.is_local(), self.protection);
         let quantum_cycles = self.config.quantum_cycles;
@@ -86,6 +89,8 @@ impl Scheduler {
         } else {
             slot.state = State::Asleep;
             slot.rounds.emptied(moment);
+            let now = self.clock.now();
+            self.clock.owed_at_rest(slot.credit_at(now).tag(weight));
             self.leave_busy(weight);
         }
     }
@@ -116,6 +121,15 @@ impl Scheduler {
             VirtualTime::nth(self.parked_total)
         };
         self.ready.set_debt(tenant.0, tag);
+    }
+
+    /// Nobody has work: what the core does not do now was nobody's. So a debt ends that somebody ran up
+    /// outside of turns, while others waited; else, on a core with time to spare, it could be dropped
+    /// for again and again whenever its packets come together with another's.
+    fn end_busy_period(&mut self) {
+        if self.busy_tenants == 0 && self.is_local() {
+            self.clock.end_busy_period();
+        }
     }
 
     /// After a horizon in which nothing was charged and nobody had work, everybody starts afresh

@@ -44,6 +44,7 @@ struct Model {
     horizon: u64,
     protection: bool,
     now: i128,
+    furthest: i128,
     remainder: i128,
     tenants: Vec<Option<Tenant>>,
     new: VecDeque<u16>,
@@ -61,6 +62,7 @@ impl Model {
             horizon: config.horizon_cycles,
             protection: true,
             now: 0,
+            furthest: 0,
             remainder: 0,
             tenants: vec![None; usize::from(TENANTS)],
             new: VecDeque::new(),
@@ -159,6 +161,12 @@ impl Model {
     fn next(&mut self, turn: Option<Turn>) {
         let Some(turn) = turn else {
             assert!(self.busy().all(|tenant| tenant.state == State::Running));
+            if self.busy().count() == 0 {
+                self.move_to(self.furthest);
+                // But for the fraction of a cycle by which tags are rounded down.
+                let mut all = self.tenants.iter().flatten();
+                assert!(all.all(|tenant| tenant.credit > -ONE_CYCLE));
+            }
             return;
         };
         let t = turn.tenant.0;
@@ -197,7 +205,9 @@ impl Model {
             tenant.used = tenant.used.saturating_add(cycles);
             tenant.later = tenant.later.map(|(at, used)| (at, used.saturating_add(cycles)));
         }
+        self.owed_at_rest(t);
         let listed = matches!(before.state, State::New | State::Old);
+        let tenant = self.at(t);
         if listed && protection && tenant.credit <= 0 {
             tenant.state = State::Debt;
             self.unlist(t);
@@ -232,6 +242,14 @@ impl Model {
         } else {
             self.at(t).emptied = Some(self.sequence);
             self.at(t).state = State::Asleep;
+            self.owed_at_rest(t);
+        }
+    }
+
+    fn owed_at_rest(&mut self, t: u16) {
+        let tenant = self.get(t).unwrap();
+        if tenant.state == State::Asleep {
+            self.furthest = self.furthest.max(self.tag(tenant));
         }
     }
 
@@ -260,6 +278,7 @@ impl Model {
     fn set_weight(&mut self, t: u16, weight: Weight) {
         if self.get(t).is_some() {
             self.at(t).weight = i128::from(weight.thousandths());
+            self.owed_at_rest(t);
         }
     }
 
@@ -272,6 +291,7 @@ impl Model {
             tenant.credit = tenant.credit.clamp(-tenant.floor, tenant.cap);
             tenant.overrun = knobs.rx_overrun;
             tenant.mark_depth = i128::from(knobs.mark_depth_cycles) * ONE_CYCLE;
+            self.owed_at_rest(t);
         }
     }
 
@@ -295,7 +315,8 @@ impl Model {
         let Some(tenant) = self.get(t) else { return false };
         let listed = !self.new.is_empty() || !self.old.is_empty();
         let behind = self.first_tag().is_some_and(|first| first < self.tag(tenant));
-        self.protection && tenant.credit <= 0 && (listed || behind)
+        let quantum = i128::from(self.quantum) * ONE_CYCLE;
+        self.protection && tenant.credit <= -quantum && (listed || behind)
     }
 
     fn set_protection(&mut self, on: bool) {

@@ -3,6 +3,9 @@
 use super::{A, B, scheduler, turn};
 use crate::{RxOverrun, Scheduler, SchedulerConfig, Stage, TenantKnobs, Verdict};
 
+/// The scheduler's default: so much is not held against anybody.
+const QUANTUM_CYCLES: u64 = 5000;
+
 /// B in debt by this much, with its rule, and A waiting with credit.
 fn indebted(rx_overrun: RxOverrun, mark_depth_cycles: u64, debt_cycles: u64) -> Scheduler {
     let mut s = scheduler(&["1", "1"]);
@@ -33,8 +36,10 @@ fn verdicts(s: &Scheduler) -> [Verdict; 4] {
 fn each_rule_does_what_its_name_says() {
     use Verdict::{Deliver, Drop, Mark};
     let cases = [
-        (RxOverrun::Drop, 100, [Drop, Drop, Drop, Drop]),
-        (RxOverrun::Mark, 100, [Deliver, Deliver, Mark, Deliver]),
+        (RxOverrun::Drop, QUANTUM_CYCLES - 1, [Deliver; 4]),
+        (RxOverrun::Drop, QUANTUM_CYCLES, [Drop, Drop, Drop, Drop]),
+        (RxOverrun::Mark, QUANTUM_CYCLES - 1, [Deliver; 4]),
+        (RxOverrun::Mark, QUANTUM_CYCLES, [Deliver, Deliver, Mark, Deliver]),
         (RxOverrun::Mark, 900_000, [Deliver, Deliver, Mark, Deliver]),
         (RxOverrun::MarkThenDrop, 9999, [Deliver, Drop, Mark, Drop]),
         (RxOverrun::MarkThenDrop, 10_000, [Drop, Drop, Drop, Drop]),
@@ -66,9 +71,28 @@ fn a_funded_owner_and_one_without_protection_lose_nothing() {
     }
 }
 
+/// B is received for in every round while A waits, and takes more of the core than A; but each round
+/// ends with the core idle, too short for all to be forgotten.
+#[test]
+fn who_is_received_for_while_another_waits_loses_nothing_on_a_core_with_time_to_spare() {
+    let mut s = scheduler(&["1", "1"]);
+    let round_cycles = SchedulerConfig::default().horizon_cycles / 10;
+    for round in 0..1000 {
+        let now = round * round_cycles;
+        s.wake(A, now);
+        for _ in 0..4 {
+            let verdict = s.verdict(B, Stage::PostAttribution, false);
+            assert_eq!(verdict, Verdict::Deliver, "round {round}");
+            s.charge(B, 1000, now);
+        }
+        assert_eq!(turn(&mut s, 500, false), Some(A));
+        assert_eq!(s.next(now), None);
+    }
+}
+
 #[test]
 fn with_no_depth_marking_is_dropping() {
-    assert_eq!(verdicts(&indebted(RxOverrun::MarkThenDrop, 0, 0)), [Verdict::Drop; 4]);
+    assert_eq!(verdicts(&indebted(RxOverrun::MarkThenDrop, 0, QUANTUM_CYCLES)), [Verdict::Drop; 4]);
 }
 
 #[test]
