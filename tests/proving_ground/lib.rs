@@ -10,6 +10,7 @@
 
 pub mod binaries;
 pub mod controller;
+pub mod instructions;
 pub mod lab;
 pub mod process;
 pub mod rpc;

@@ -22,16 +22,18 @@ impl fmt::Display for Missing {
 
 impl std::error::Error for Missing {}
 
+/// Whether whatever would be skipped is to fail: `REQUIRE_PEERS=1` in the environment.
+pub fn peers_are_required() -> bool {
+    env::var_os("REQUIRE_PEERS").is_some_and(|value| value == "1")
+}
+
 /// Says that the running test is skipped.
 ///
 /// # Panics
 /// With `REQUIRE_PEERS=1` in the environment: there a skipped test is a failed one.
 #[allow(clippy::print_stdout)]
 pub fn skip(missing: &Missing) {
-    assert!(
-        env::var_os("REQUIRE_PEERS").is_none_or(|value| value != "1"),
-        "REQUIRE_PEERS=1, and this test would be skipped: {missing}"
-    );
+    assert!(!peers_are_required(), "REQUIRE_PEERS=1, and this test would be skipped: {missing}");
     println!("SKIP {missing}");
     if let Some(list) = env::var_os(SKIP_LIST) {
         // A runner shows nothing of tests that pass; whoever started it reads the list. One write

@@ -35,11 +35,11 @@ struct Arguments {
 enum Verb {
     /// Shows what the switch is for: a victim and an adversary on one core, protection off and on.
     Demo(demo::Arguments),
-    /// Checks format and lints, then runs all tests; peers that are missing are skipped (REQUIRE_PEERS=1: fail).
+    /// Checks format, lints and instruction counts, then runs all tests; peers that are missing are skipped (REQUIRE_PEERS=1: fail).
     Test(test::Arguments),
     /// Throws random and damaged frames and messages at what reads them.
     Fuzz(fuzz::Arguments),
-    /// Counts the instructions of a packet's way, by callgrind; SKIP where valgrind is missing.
+    /// Counts the instructions of a packet's way by callgrind, and compares; SKIP where valgrind is missing.
     Bench(bench::Arguments),
     /// Measures throughput, cycles and latency beside OVS-DPDK, alternating in one run, under docs/compare.
     Compare(compare::Arguments),

@@ -12,6 +12,8 @@ use proving_ground::binaries;
 use proving_ground::skip::{Missing, SKIP_LIST, skip};
 use tempfile::NamedTempFile;
 
+use crate::bench;
+
 /// Lints of the crates that a build without libdpdk leaves out.
 const DPDK_LINTS: [&str; 9] = [
     "clippy",
@@ -25,10 +27,14 @@ const DPDK_LINTS: [&str; 9] = [
     "warnings",
 ];
 
+/// A bench that is built by its name only.
+const BENCH_LINTS: [&str; 7] =
+    ["clippy", "--package=tollgate", "--bench=instructions", "--quiet", "--", "-D", "warnings"];
+
 /// Arguments of `cargo xtask test`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Runs the tests only: no format check, no lints.
+    /// Runs the tests only: no format check, no lints, no instruction counts.
     #[arg(long)]
     tests_only: bool,
     /// Handed to the test runner (nextest if it is installed, else `cargo test`).
@@ -44,6 +50,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             "lints",
             cargo().args(["clippy", "--all-targets", "--quiet", "--", "-D", "warnings"]),
         )?;
+        step("lints of the counting bench", cargo().args(BENCH_LINTS))?;
     }
     // The workspace's default members are everything that builds anywhere; the rest needs libdpdk.
     let dpdk = libdpdk();
@@ -51,6 +58,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         skip(missing);
     } else if !arguments.tests_only {
         step("lints with libdpdk", cargo().args(DPDK_LINTS))?;
+    }
+    if !arguments.tests_only {
+        bench::check()?;
     }
     // The programs that the tests start, built once rather than by each test's process.
     step("programs", binaries::build(false)?.arg("--quiet"))?;

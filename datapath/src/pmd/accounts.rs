@@ -54,8 +54,8 @@ impl Accounts {
         self.shared.now_tsc.store(self.last_tsc, Relaxed);
     }
 
-    /// For tests whose clock is not this machine's, so that there is no evidence.
-    #[cfg(test)]
+    /// For tests and benches whose clock is not this machine's, so that there is no evidence.
+    #[cfg(any(test, feature = "test-utils"))]
     pub(crate) fn suspect_no_gap(&mut self) {
         self.long_gap_cycles = u64::MAX;
     }

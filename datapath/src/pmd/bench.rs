@@ -109,6 +109,10 @@ impl Pmd {
         self.shared.tenants_end.store(MAX_TENANTS, Relaxed);
     }
 
+    pub(crate) fn suspect_no_gap(&mut self) {
+        self.accounts.suspect_no_gap();
+    }
+
     pub(crate) fn install(&mut self, megaflow: Arc<Megaflow>) {
         self.cache.install(megaflow);
     }
