@@ -26,7 +26,8 @@ use crate::pmd::{Pmd, PmdParts, PortSlot, TenantSlot};
 use crate::ring_host::PortRings;
 use crate::settings::{PortSettings, TenantSettings};
 use crate::shared::{PmdShared, PmdSnapshot};
-use crate::slow_path::{LaneChange, SlowPathEnd, Waker};
+use crate::slow_path::{LaneChange, SlowPathEnd};
+use crate::waker::Waker;
 
 /// What the datapath is made of. Sizes are per PMD and allocated at start.
 #[derive(Clone, Debug)]

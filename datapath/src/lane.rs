@@ -126,6 +126,8 @@ pub(crate) struct PmdLane {
     pub(crate) replies: Consumer<Reply>,
     pub(crate) injections: Consumer<Injection>,
     pub(crate) pending: PendingFlows,
+    /// When the last packet was queued.
+    queued_tsc: u64,
 }
 
 /// The slow path's end.
@@ -163,6 +165,7 @@ pub(crate) fn lane(
         replies: replies_out,
         injections: injections_out,
         pending: PendingFlows::new(),
+        queued_tsc: 0,
     };
     let slow_end = SlowLane {
         pmd,
@@ -213,6 +216,11 @@ impl PmdLane {
             self.pending.leave(key_hash);
         }
         queued
+    }
+
+    /// When the packet before the one that is queued now was.
+    pub(crate) fn queued_before(&mut self, now_tsc: u64) -> u64 {
+        std::mem::replace(&mut self.queued_tsc, now_tsc)
     }
 
     /// Whether the tenant's limit has room for one more copy for the controller.

@@ -30,6 +30,7 @@ mod settings;
 mod shared;
 mod slow_path;
 mod token_bucket;
+mod waker;
 
 pub use control::{ControlError, Datapath, DatapathConfig, PortHandle, StartError};
 pub use counters::{PortCounters, PortSnapshot};

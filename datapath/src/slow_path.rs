@@ -1,9 +1,7 @@
 //! The slow path's end of the lanes: misses out of every PMD, answers back, evicted megaflows home.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::{Arc, OnceLock, mpsc};
-use std::thread::Thread;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use rtrb::{Consumer, Producer, PushError};
@@ -14,8 +12,9 @@ use zerocopy::FromBytes;
 
 use crate::byte_ring::RecordConsumer;
 use crate::lane::{Injection, LaneLimits, MissHead, PuntOutcome, Reply, SlowLane};
-use crate::limits::{NAP, NAPS_FOR};
+use crate::limits::NAPS_FOR;
 use crate::megaflow::Megaflow;
+use crate::waker::{Naps, Waker};
 
 /// Why a packet is here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,45 +120,6 @@ pub(crate) enum LaneChange {
     PortRemove(PortIndex),
 }
 
-/// Wakes the slow-path thread from a PMD: one futex call, and only while it sleeps. That call costs
-/// the PMD some ten thousand cycles where it is an interrupt to another virtual CPU, so a thread that
-/// has just had misses does not sleep but naps.
-#[derive(Debug, Default)]
-pub(crate) struct Waker {
-    sleeping: AtomicBool,
-    sleeper: OnceLock<Thread>,
-}
-
-impl Waker {
-    /// PMD side; never blocks.
-    pub(crate) fn wake(&self) {
-        // Pairs with the fence in `sleep`: either the sleeper sees the miss, or we see it asleep.
-        fence(Ordering::SeqCst);
-        if self.sleeping.load(Ordering::Relaxed)
-            && self.sleeping.swap(false, Ordering::AcqRel)
-            && let Some(thread) = self.sleeper.get()
-        {
-            thread.unpark();
-        }
-    }
-
-    /// Waits a moment, without being woken.
-    fn nap(&self, timeout: Duration) {
-        self.sleeper.get_or_init(std::thread::current);
-        std::thread::park_timeout(timeout);
-    }
-
-    fn sleep(&self, timeout: Duration, has_work: impl FnOnce() -> bool) {
-        self.sleeper.get_or_init(std::thread::current);
-        self.sleeping.store(true, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        if !has_work() {
-            std::thread::park_timeout(timeout);
-        }
-        self.sleeping.store(false, Ordering::Relaxed);
-    }
-}
-
 /// Taken by the one thread that walks the tables.
 #[derive(Debug)]
 pub struct SlowPathEnd {
@@ -171,6 +131,7 @@ pub struct SlowPathEnd {
     changes: mpsc::Receiver<LaneChange>,
     homebound: Vec<Consumer<Homebound>>,
     waker: Arc<Waker>,
+    naps: Naps,
     record: Vec<u8>,
     evicted: VecDeque<Evicted>,
     /// When the last miss or punt was taken.
@@ -191,6 +152,7 @@ impl SlowPathEnd {
             changes,
             homebound,
             waker,
+            naps: Naps::default(),
             record: Vec::new(),
             evicted: VecDeque::new(),
             taken_at: None,
@@ -243,6 +205,7 @@ impl SlowPathEnd {
         let served = self.lanes.remove(at);
         self.lanes.push(served);
         let (head, frame) = MissHead::read_from_prefix(record).ok()?;
+        self.naps.took();
         #[expect(clippy::disallowed_methods, reason = "not on a PMD")]
         {
             self.taken_at = Some(Instant::now());
@@ -330,11 +293,14 @@ impl SlowPathEnd {
     }
 
     /// Sleeps until a PMD has a miss or a punt, or for `timeout`. While they come one after the other it
-    /// naps instead, so that PMDs need not wake it.
-    pub fn wait(&self, timeout: Duration) {
+    /// naps instead, so that PMDs need not wake it for each.
+    pub fn wait(&mut self, timeout: Duration) {
+        let has_work = || self.lanes.iter().any(SlowLane::has_records);
         if self.taken_at.is_some_and(|taken_at| taken_at.elapsed() < NAPS_FOR) {
-            return self.waker.nap(NAP.min(timeout));
+            self.waker.nap(self.naps.next().min(timeout), has_work);
+        } else {
+            self.naps = Naps::default();
+            self.waker.sleep(timeout, has_work);
         }
-        self.waker.sleep(timeout, || self.lanes.iter().any(SlowLane::has_records));
     }
 }

@@ -59,7 +59,8 @@ use crate::limits::{HOUSEKEEPING_US, MAX_PORTS, MAX_QUEUE_PAIRS, MAX_TENANTS, QU
 use crate::mail::PmdMail;
 use crate::megaflow::single_writer_add;
 use crate::shared::PmdShared;
-use crate::slow_path::{Homebound, Waker};
+use crate::slow_path::Homebound;
+use crate::waker::{Rousing, Waker};
 
 /// What a PMD is made from.
 #[derive(Debug)]
@@ -113,6 +114,7 @@ pub(crate) struct Pmd {
     /// Rings that start and stop, and the end: before everything else.
     urgent_mail: PmdMail,
     waker: Arc<Waker>,
+    rousing: Rousing,
     bell: Arc<LaneBell>,
     shared: Arc<PmdShared>,
     /// Stale megaflows that mail has named.
@@ -176,6 +178,7 @@ impl Pmd {
             mail,
             urgent_mail,
             waker,
+            rousing: Rousing::default(),
             bell,
             shared,
             forgotten: 0,

@@ -83,7 +83,7 @@ impl Pmd {
             let key = parsed.packet(0).map(|packet| packet.key).unwrap_or_default();
             let slot = self.tenants.get_mut(tenant);
             if slot.is_some_and(|slot| slot.lane.queue(port, &key, key_hash, &frame)) {
-                self.waker.wake();
+                self.wake_slow_path(tenant);
             } else {
                 counters.miss_returned();
                 counters.dropped(DropReason::MissQueueFull, 1);

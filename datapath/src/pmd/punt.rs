@@ -29,7 +29,7 @@ impl Pmd {
             }
             _ => Err(DropReason::ControllerQueueFull),
         };
-        self.count_punt(outcome, counters)
+        self.count_punt(tenant, outcome, counters)
     }
 
     /// The same for a packet that the switch owns.
@@ -49,18 +49,31 @@ impl Pmd {
             }
             None => Err(DropReason::ControllerQueueFull),
         };
-        self.count_punt(outcome, counters);
+        self.count_punt(tenant, outcome, counters);
     }
 
-    fn count_punt(&self, outcome: Result<(), DropReason>, counters: &PortCounters) -> bool {
+    fn count_punt(
+        &mut self,
+        tenant: TenantIndex,
+        outcome: Result<(), DropReason>,
+        counters: &PortCounters,
+    ) -> bool {
         match outcome {
             Ok(()) => {
                 counters.consumed();
-                self.waker.wake();
+                self.wake_slow_path(tenant);
             }
             Err(reason) => counters.dropped(reason, 1),
         }
         outcome.is_ok()
+    }
+
+    /// Lets the slow path know of what was just queued in the tenant's lane.
+    pub(crate) fn wake_slow_path(&mut self, tenant: TenantIndex) {
+        let now_tsc = self.accounts.last_tsc();
+        let lane = self.tenants.get_mut(tenant).map(|slot| &mut slot.lane);
+        let before_tsc = lane.map_or(now_tsc, |lane| lane.queued_before(now_tsc));
+        self.rousing.wake(&self.waker, before_tsc, now_tsc);
     }
 }
 

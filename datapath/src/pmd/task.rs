@@ -331,7 +331,7 @@ impl Pmd {
         });
         if queued {
             counters.miss_queued();
-            self.waker.wake();
+            self.wake_slow_path(tenant);
         } else {
             counters.dropped(DropReason::MissQueueFull, 1);
         }

@@ -75,6 +75,10 @@ pub const ERRANDS_WAITING: usize = 256;
 /// turn has, so that controllers get a third of the slow path at most while tenants want it.
 pub const ERRANDS_PER_ROUND: usize = 4;
 
+/// From so long a lap on, the slow path asks the kernel whether it had the CPU all the time: below it
+/// the question, a system call, costs as much as what could be told apart.
+pub const LONG_LAP_CYCLES: u64 = 2 * SLOW_PATH_QUANTUM_CYCLES;
+
 /// How often the slow path looks for new work while it has some: looking costs a little for every
 /// tenant there is.
 pub const LOOK_INTERVAL_CYCLES: u64 = 250_000;

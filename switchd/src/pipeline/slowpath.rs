@@ -22,8 +22,8 @@ use tollgate_policy::{
 use super::bridge::BridgeId;
 use super::core::{Answer, Core};
 use super::limits::{
-    ERRANDS_PER_ROUND, LOOK_INTERVAL_CYCLES, RECENT_ANSWERS, SLOW_PATH_QUANTUM_CYCLES,
-    SLOW_PATH_SLEEP_MS,
+    ERRANDS_PER_ROUND, LONG_LAP_CYCLES, LOOK_INTERVAL_CYCLES, RECENT_ANSWERS,
+    SLOW_PATH_QUANTUM_CYCLES, SLOW_PATH_SLEEP_MS,
 };
 use super::packet_out::Errand;
 use super::shadow::EntryId;
@@ -118,7 +118,7 @@ impl SlowPath {
             scheduler: Scheduler::new(config, MAX_TENANTS as u16)?,
             books: Books::new(MAX_TENANTS as u16),
             ledger,
-            cpu: CpuClock { tsc_hz, seen_ns: 0 },
+            cpu: CpuClock { tsc_hz, read_ns: 0, read_tsc: 0, booked_cycles: 0 },
             looked_tsc: 0,
             recent: HashMap::new(),
             log: RateLimit::default(),
@@ -276,23 +276,42 @@ impl SlowPath {
 }
 
 /// CPU time of the calling thread, so that nobody pays for the time in which this thread, the least
-/// important one, was kept waiting.
+/// important one, was kept waiting. The kernel is asked only where that may have been.
 #[derive(Debug)]
 struct CpuClock {
     tsc_hz: u64,
-    seen_ns: u64,
+    /// What the kernel said the last time.
+    read_ns: u64,
+    /// The counter at the end of the last lap.
+    read_tsc: u64,
+    /// Laps since the kernel was asked.
+    booked_cycles: u64,
 }
 
 impl CpuClock {
     fn restart(&mut self) {
-        self.seen_ns = thread_cpu_ns();
+        (self.read_ns, self.read_tsc) = (thread_cpu_ns(), tsc::now());
+        self.booked_cycles = 0;
     }
 
     fn lap_cycles(&mut self) -> u64 {
-        let now_ns = thread_cpu_ns();
-        let lap_ns = u128::from(now_ns.saturating_sub(self.seen_ns));
-        self.seen_ns = now_ns;
-        u64::try_from(lap_ns * u128::from(self.tsc_hz) / 1_000_000_000).unwrap_or(u64::MAX)
+        let now_tsc = tsc::now();
+        let lap_cycles = now_tsc.saturating_sub(self.read_tsc);
+        self.read_tsc = now_tsc;
+        if lap_cycles < LONG_LAP_CYCLES {
+            self.booked_cycles += lap_cycles;
+            return lap_cycles;
+        }
+        self.long_lap_cycles(thread_cpu_ns())
+    }
+
+    /// What of the time since the kernel was asked is not booked yet.
+    fn long_lap_cycles(&mut self, now_ns: u64) -> u64 {
+        let used_ns = u128::from(now_ns.saturating_sub(self.read_ns));
+        self.read_ns = now_ns;
+        let used_cycles = used_ns * u128::from(self.tsc_hz) / 1_000_000_000;
+        let used_cycles = u64::try_from(used_cycles).unwrap_or(u64::MAX);
+        used_cycles.saturating_sub(std::mem::take(&mut self.booked_cycles))
     }
 }
 
@@ -300,4 +319,36 @@ fn thread_cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
         + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Time without the CPU is nobody's, and what was booked by the counter is not booked again.
+    #[test]
+    fn a_long_lap_is_what_the_thread_has_used_beyond_its_short_ones() {
+        let mut cpu = CpuClock {
+            tsc_hz: 2_000_000_000,
+            read_ns: 1_000_000,
+            read_tsc: 0,
+            booked_cycles: 30_000,
+        };
+        // 50 us of CPU time, however long it took.
+        assert_eq!(cpu.long_lap_cycles(1_050_000), 70_000);
+        assert_eq!(cpu.long_lap_cycles(1_060_000), 20_000);
+        // Shorter laps were partly spent waiting: nobody is given anything back.
+        cpu.booked_cycles = 50_000;
+        assert_eq!(cpu.long_lap_cycles(1_070_000), 0);
+        assert_eq!(cpu.long_lap_cycles(1_080_000), 20_000);
+    }
+
+    #[test]
+    fn short_laps_are_booked_by_the_counter() {
+        let mut cpu = CpuClock { tsc_hz: 1, read_ns: 0, read_tsc: tsc::now(), booked_cycles: 0 };
+        let before_tsc = cpu.read_tsc;
+        let laps: u64 = (0..3).map(|_| cpu.lap_cycles()).sum();
+        // Unless this thread was kept waiting just now, by a clock of 1 Hz no CPU time was used.
+        assert!(laps == cpu.read_tsc - before_tsc || laps < LONG_LAP_CYCLES * 3);
+    }
 }
