@@ -9,9 +9,24 @@ use crate::limits::CREDIT_CYCLES_MAX;
 
 const FRACTION_BITS: u32 = 32;
 
+/// Far beyond any clock (2^56 seconds), far below where 128 bits end.
+const VIRTUAL_TIME_MAX: u128 = 1 << 120;
+
 /// A reading of the virtual clock. 128 bits wide: a core of 4 GHz for a tenant of weight 0.001
 /// moves it by less than 2^64 a second.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    serde::Serialize,
+    serde::Deserialize,
+)]
+#[serde(try_from = "String", into = "String")]
 pub(crate) struct VirtualTime(u128);
 
 impl VirtualTime {
@@ -20,9 +35,31 @@ impl VirtualTime {
         Self(count as u128)
     }
 
+    /// Whether a clock that started at zero can have come so far, and can go on.
+    pub(crate) fn is_plausible(self) -> bool {
+        self.0 <= VIRTUAL_TIME_MAX
+    }
+
     #[cfg(test)]
     pub(crate) const fn from_raw(raw: u128) -> Self {
         Self(raw)
+    }
+}
+
+/// As a text: few programs read 128 bits out of a JSON number.
+impl From<VirtualTime> for String {
+    fn from(VirtualTime(raw): VirtualTime) -> Self {
+        raw.to_string()
+    }
+}
+
+impl TryFrom<String> for VirtualTime {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+            .map(Self)
+            .map_err(|_| "a virtual time is a whole number below 2^128, as a text")
     }
 }
 
@@ -38,6 +75,12 @@ impl Bounds {
     pub(crate) fn new(cap_cycles: u64, floor_cycles: u64) -> Self {
         let scale = |cycles: u64| (cycles.min(CREDIT_CYCLES_MAX) << FRACTION_BITS) as i64;
         Self { cap: scale(cap_cycles), floor: scale(floor_cycles) }
+    }
+
+    /// Cap and floor as they were set.
+    pub(crate) fn cycles(self) -> (u64, u64) {
+        let cycles = |scaled: i64| scaled.unsigned_abs() >> FRACTION_BITS;
+        (cycles(self.cap), cycles(self.floor))
     }
 
     /// A step of the clock that lifts even the lightest tenant from the floor to the cap.
@@ -60,6 +103,16 @@ pub(crate) struct VirtualClock {
 impl VirtualClock {
     pub(crate) fn now(&self) -> VirtualTime {
         self.now
+    }
+
+    /// What was charged and is part of the next issue.
+    pub(crate) fn remainder(&self) -> u64 {
+        self.remainder
+    }
+
+    /// Goes on from what was written down.
+    pub(crate) fn resume(&mut self, now: VirtualTime, remainder: u64) {
+        (self.now, self.remainder) = (now, remainder);
     }
 
     /// A tenant of this weight has work.
@@ -126,6 +179,19 @@ pub(crate) struct Credit {
 }
 
 impl Credit {
+    pub(crate) fn from_parts(scaled: i64, settled_at: VirtualTime) -> Self {
+        Self { scaled, settled_at }
+    }
+
+    /// With its fraction, and when it was looked at.
+    pub(crate) fn parts(&self) -> (i64, VirtualTime) {
+        (self.scaled, self.settled_at)
+    }
+
+    pub(crate) fn is_within(&self, bounds: Bounds) -> bool {
+        (-bounds.floor..=bounds.cap).contains(&self.scaled)
+    }
+
     pub(crate) fn full(now: VirtualTime, bounds: Bounds) -> Self {
         Self { scaled: bounds.cap, settled_at: now }
     }

@@ -3,6 +3,7 @@
 //! construction.
 
 use crate::credit::VirtualTime;
+use crate::list::copy_prefix;
 
 const ABSENT: u16 = u16::MAX;
 
@@ -32,10 +33,18 @@ impl SlotHeap {
         }
     }
 
-    /// Becomes a copy of a heap for as many slots, without an allocation.
-    pub(crate) fn copy_from(&mut self, other: &Self) {
+    /// Becomes a copy of a heap for as many slots, both of which have none from `end` on; without an
+    /// allocation.
+    pub(crate) fn copy_from(&mut self, other: &Self, end: usize) {
         self.entries.clone_from(&other.entries);
-        self.position.clone_from(&other.position);
+        copy_prefix(&mut self.position, &other.position, end);
+    }
+
+    /// All slots and their keys, smallest first.
+    pub(crate) fn in_order(&self) -> Vec<(u16, VirtualTime)> {
+        let mut entries = self.entries.clone();
+        entries.sort_unstable();
+        entries.into_iter().map(|entry| (entry.slot, entry.key)).collect()
     }
 
     pub(crate) fn first(&self) -> Option<(VirtualTime, u16)> {

@@ -63,6 +63,20 @@ pub const ARENA_BYTES_MIN: u64 = 64 * 1024;
 /// Most bytes of a tenant's arena. It is held on every PMD, for every tenant.
 pub const ARENA_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
+/// Most calls on a scheduler that one recording holds, 48 bytes each: a PMD fills 6 MB, and the text
+/// that a client is sent has as many. At some five calls a turn they are 50 ms of a full core.
+pub const RECORDED_EVENTS_MAX: u64 = 1 << 17;
+
+/// As many unless another number is asked for.
+pub const RECORDED_EVENTS: u64 = 1 << 16;
+
+/// Turns that a replay names of those on which it disagrees: later ones mostly follow from the first.
+pub const DIFFERENCES_KEPT: usize = 8;
+
+/// Largest count of turns that is read from a file: no switch gets there, and none that goes on from
+/// it runs over.
+pub const RECORDED_COUNT_MAX: u64 = 1 << 62;
+
 /// A queue may be seen this part of its silence late, at most: one that was empty for a second is
 /// looked at every millisecond unless the configured bound is lower. A power of two.
 pub const BACKOFF_SILENCE_PARTS: u64 = 1024;

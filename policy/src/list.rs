@@ -37,9 +37,14 @@ impl Links {
         Self(vec![Link { before: NOBODY, after: NOBODY }; usize::from(slots)].into())
     }
 
-    /// Becomes a copy of links for as many slots, without an allocation.
-    pub(crate) fn copy_from(&mut self, other: &Self) {
-        self.0.clone_from(&other.0);
+    /// Takes over the links of the slots below `end`.
+    pub(crate) fn copy_from(&mut self, other: &Self, end: usize) {
+        copy_prefix(&mut self.0, &other.0, end);
+    }
+
+    /// The slots of a list, first to last.
+    pub(crate) fn iter(&self, list: &List) -> impl Iterator<Item = u16> {
+        std::iter::successors(list.head(), |slot| self.after(*slot))
     }
 
     fn get_mut(&mut self, slot: u16) -> Option<&mut Link> {
@@ -81,6 +86,13 @@ impl Links {
         let slot = list.head()?;
         self.remove(list, slot);
         Some(slot)
+    }
+}
+
+/// Copies the first `end` elements, as far as both have them.
+pub(crate) fn copy_prefix<T: Copy>(to: &mut [T], from: &[T], end: usize) {
+    for (to, from) in to.iter_mut().zip(from).take(end) {
+        *to = *from;
     }
 }
 

@@ -168,7 +168,7 @@ fn what_a_pmd_records_replays_without_a_difference() {
     let mut recording = bench.pmd.accounts.scheduler.stop_recording().unwrap();
     let replay = recording.replay();
     assert!(replay.turns == 50, "{}", replay.turns);
-    assert!(replay.agrees(), "{:?}", replay.first_difference);
+    assert!(replay.agrees(), "{:?}", replay.differences);
     for event in recording.events_mut() {
         if let Event::Charge { tenant: TenantIndex(SENDER), cycles, .. } = event {
             *cycles = 1;

@@ -1,5 +1,6 @@
 //! The calls that a PMD makes while it runs, each noted when a recording is on.
 
+use crate::list::copy_prefix;
 use crate::recording::{Ended, Event, Recording};
 use crate::tenant::TenantIndex;
 
@@ -72,8 +73,16 @@ impl Scheduler {
 
     #[inline]
     fn note(&mut self, event: impl FnOnce() -> Event) {
+        if self.recording.is_some() {
+            self.note_recorded(event());
+        }
+    }
+
+    /// Out of the way of those that run without a recording.
+    #[cold]
+    fn note_recorded(&mut self, event: Event) {
         if let Some(recording) = &mut self.recording {
-            recording.note(event());
+            recording.note(event);
         }
     }
 
@@ -85,7 +94,7 @@ impl Scheduler {
     }
 
     /// Becomes what another is, its recording apart; `false` when that has another number of
-    /// tenants. Allocates nothing.
+    /// tenants. Allocates nothing, and takes as long as the other has had tenants.
     pub(crate) fn copy_from(&mut self, other: &Self) -> bool {
         if self.slots.len() != other.slots.len() {
             return false;
@@ -93,8 +102,10 @@ impl Scheduler {
         self.config = other.config;
         self.protection = other.protection;
         self.clock.clone_from(&other.clock);
-        self.slots.clone_from(&other.slots);
-        self.ready.copy_from(&other.ready);
+        let end = usize::from(self.slots_end.max(other.slots_end));
+        copy_prefix(&mut self.slots, &other.slots, end);
+        self.ready.copy_from(&other.ready, end);
+        self.slots_end = other.slots_end.max(self.slots_end);
         self.busy_tenants = other.busy_tenants;
         self.busy_until_cycles = other.busy_until_cycles;
         self.funded_turns_total = other.funded_turns_total;

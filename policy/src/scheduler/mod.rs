@@ -6,6 +6,7 @@ mod claims;
 mod ready;
 mod rounds;
 mod slot;
+mod state;
 mod turns;
 
 use crate::config::{ConfigError, Refill, SchedulerConfig};
@@ -19,6 +20,8 @@ use crate::verdict::{RxOverrun, RxRule};
 use crate::weight::Weight;
 use ready::{Place, Ready};
 use slot::{Slot, State};
+pub(crate) use state::SchedulerState;
+pub use state::StateError;
 
 /// One task: up to `budget_cycles` for `tenant`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +67,8 @@ pub struct Scheduler {
     protection: bool,
     clock: VirtualClock,
     slots: Box<[Slot]>,
+    /// Slots from this one on were never used.
+    slots_end: u16,
     ready: Ready,
     busy_tenants: u16,
     busy_until_cycles: u64,
@@ -91,6 +96,7 @@ impl Scheduler {
             protection: true,
             clock,
             slots: vec![absent; usize::from(slots)].into(),
+            slots_end: 0,
             ready: Ready::new(slots),
             busy_tenants: 0,
             busy_until_cycles: 0,
@@ -119,6 +125,7 @@ impl Scheduler {
             return Err(TenantError::Exists(tenant.0));
         }
         *slot = new_slot(&self.config, &self.clock, State::Asleep, weight);
+        self.slots_end = self.slots_end.max(tenant.0 + 1);
         self.settings_changed();
         Ok(())
     }

@@ -6,7 +6,7 @@
 
 use crate::credit::VirtualTime;
 use crate::heap::SlotHeap;
-use crate::list::{Links, List};
+use crate::list::{Links, List, copy_prefix};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
@@ -18,7 +18,7 @@ pub(super) enum Place {
 
 /// A moment, as the number of tenants that had joined the old list by then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Moment(u64);
+pub(super) struct Moment(pub(super) u64);
 
 #[derive(Clone, Copy, Debug)]
 struct Wait {
@@ -50,12 +50,34 @@ impl Ready {
         }
     }
 
-    /// Becomes a copy of one for as many slots, without an allocation.
-    pub(super) fn copy_from(&mut self, other: &Self) {
-        self.links.copy_from(&other.links);
+    /// Becomes a copy of one whose slots from `end` on are as they were at first, and so are this
+    /// one's; without an allocation.
+    pub(super) fn copy_from(&mut self, other: &Self, end: usize) {
+        self.links.copy_from(&other.links, end);
         (self.new, self.old, self.now) = (other.new, other.old, other.now);
-        self.debt.copy_from(&other.debt);
-        self.waits.clone_from(&other.waits);
+        self.debt.copy_from(&other.debt, end);
+        copy_prefix(&mut self.waits, &other.waits, end);
+    }
+
+    /// Goes on from a moment that was written down.
+    pub(super) fn resume(&mut self, now: Moment) {
+        self.now = now;
+    }
+
+    /// Who waits in the new list, first to last.
+    pub(super) fn new_list(&self) -> impl Iterator<Item = u16> {
+        self.links.iter(&self.new)
+    }
+
+    /// The same of the old list, and when each joined it.
+    pub(super) fn old_list(&self) -> impl Iterator<Item = (u16, Moment)> {
+        let since = |slot| self.waits.get(usize::from(slot)).map_or(Moment(0), |wait| wait.since);
+        self.links.iter(&self.old).map(move |slot| (slot, since(slot)))
+    }
+
+    /// Who waits in debt, in order.
+    pub(super) fn in_debt(&self) -> Vec<(u16, VirtualTime)> {
+        self.debt.in_order()
     }
 
     pub(super) fn place(&self, slot: u16) -> Place {

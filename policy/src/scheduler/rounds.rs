@@ -16,6 +16,18 @@ pub(super) struct Rounds {
 }
 
 impl Rounds {
+    pub(super) fn from_parts(
+        emptied: Option<Moment>,
+        used_cycles: u64,
+        later: Option<(Moment, u64)>,
+    ) -> Self {
+        Self { emptied, used_cycles, later }
+    }
+
+    pub(super) fn parts(&self) -> (Option<Moment>, u64, Option<(Moment, u64)>) {
+        (self.emptied, self.used_cycles, self.later)
+    }
+
     /// The tenant spent this in a turn.
     pub(super) fn spent(&mut self, cycles: u64) {
         self.used_cycles = self.used_cycles.saturating_add(cycles);

@@ -31,7 +31,7 @@ fn quiet(queues: u16, turn_cycles: u64) -> (Backoff, u64) {
 #[test]
 fn a_queue_that_was_busy_lately_is_looked_at_every_turn() {
     let mut backoff = Backoff::new(3, LATE_CYCLES);
-    assert_eq!(looked(&mut backoff, 5, |_| false), [], "nobody polls it yet");
+    assert_eq!(looked(&mut backoff, 5, |_| false), [0u16; 0], "nobody polls it yet");
     backoff.emptied(0, 10);
     backoff.emptied(2, 10);
     // The lowest level's time is 1/32 of the bound.
@@ -42,7 +42,7 @@ fn a_queue_that_was_busy_lately_is_looked_at_every_turn() {
         assert_eq!(looked(&mut backoff, now, |_| false), [0, 2], "{now}");
     }
     assert_eq!(looked(&mut backoff, hot_until, |_| false), [0, 2]);
-    assert_eq!(looked(&mut backoff, hot_until + 500, |_| false), []);
+    assert_eq!(looked(&mut backoff, hot_until + 500, |_| false), [0u16; 0]);
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn work_takes_a_queue_out_until_it_is_emptied_and_then_it_is_hot_again() {
     }
     backoff.remove(0);
     backoff.remove(1);
-    assert_eq!(looked(&mut backoff, now + 10 * LATE_CYCLES, |_| false), []);
+    assert_eq!(looked(&mut backoff, now + 10 * LATE_CYCLES, |_| false), [0u16; 0]);
 }
 
 /// The cost of idle ports: of a hundred, a turn looks at its part of the time, and never at many.

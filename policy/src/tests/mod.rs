@@ -18,6 +18,7 @@ mod traces;
 mod turns;
 mod verdicts;
 mod waiting;
+mod written;
 
 use proptest::prelude::*;
 

@@ -7,7 +7,7 @@ use crate::{Ended, Event, Recording, Scheduler, SchedulerConfig};
 
 const TENANTS: u16 = 6;
 
-fn scheduler(config: SchedulerConfig) -> Scheduler {
+pub(super) fn scheduler(config: SchedulerConfig) -> Scheduler {
     let mut scheduler = Scheduler::new(config, TENANTS).unwrap();
     for (tenant, text) in [(A, "1"), (B, "2"), (C, "4"), (index(4), "0.5")] {
         scheduler.tenant_add(tenant, weight(text)).unwrap();
@@ -15,12 +15,12 @@ fn scheduler(config: SchedulerConfig) -> Scheduler {
     scheduler
 }
 
-fn recording(events_max: usize) -> Box<Recording> {
+pub(super) fn recording(events_max: u64) -> Box<Recording> {
     Box::new(Recording::new(TENANTS, events_max).unwrap())
 }
 
 /// A few turns: who wakes first, what the turn costs, and whether it leaves work.
-fn live(scheduler: &mut Scheduler, now: &mut u64, steps: &[(u16, u64, bool)]) {
+pub(super) fn live(scheduler: &mut Scheduler, now: &mut u64, steps: &[(u16, u64, bool)]) {
     for (waking, cycles, has_more) in steps {
         scheduler.wake(index(*waking), *now);
         *now += 100;
@@ -33,7 +33,7 @@ fn live(scheduler: &mut Scheduler, now: &mut u64, steps: &[(u16, u64, bool)]) {
     }
 }
 
-fn steps() -> impl Strategy<Value = Vec<(u16, u64, bool)>> {
+pub(super) fn steps() -> impl Strategy<Value = Vec<(u16, u64, bool)>> {
     prop::collection::vec((1u16..5, 0u64..9000, any::<bool>()), 0..200)
 }
 
@@ -52,7 +52,7 @@ proptest! {
         let recording = scheduler.stop_recording().unwrap();
         prop_assert_eq!(recording.ended(), None);
         let replay = recording.replay();
-        prop_assert!(replay.agrees(), "{:?}", replay.first_difference);
+        prop_assert!(replay.agrees(), "{:?}", replay.differences);
         prop_assert_eq!(replay.turn_share_difference(), 0.0);
     }
 }
@@ -75,7 +75,7 @@ fn one_altered_charge_is_found_and_where() {
     let Event::Charge { cycles, .. } = &mut recording.events_mut()[at] else { unreachable!() };
     *cycles += 200_000;
     let replay = recording.replay();
-    assert!(replay.first_difference.unwrap().event > at);
+    assert!(replay.differences[0].event > at);
     assert!(replay.turn_share_difference() > 0.01, "{}", replay.turn_share_difference());
 }
 

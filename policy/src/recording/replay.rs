@@ -1,129 +1,14 @@
-//! What a running scheduler was told and what it said, and the same put to another.
+//! What was recorded, put to another scheduler.
 
 use std::collections::BTreeMap;
 
-use crate::config::{ConfigError, SchedulerConfig};
+use crate::limits::DIFFERENCES_KEPT;
 use crate::scheduler::{Scheduler, Turn};
 use crate::tenant::TenantIndex;
 
-/// One call, with the PMD's clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// [`Scheduler::wake`].
-    Wake {
-        /// Who has work.
-        tenant: TenantIndex,
-        /// When.
-        now_cycles: u64,
-    },
-    /// What [`Scheduler::next`] answered. That nobody has work is not noted: nothing follows from it.
-    Turn {
-        /// Who may run, and for how long.
-        turn: Turn,
-        /// Its credit when the turn began.
-        credit_cycles: i64,
-        /// When.
-        now_cycles: u64,
-    },
-    /// [`Scheduler::charge`].
-    Charge {
-        /// Who pays.
-        tenant: TenantIndex,
-        /// How much.
-        cycles: u64,
-        /// When.
-        now_cycles: u64,
-    },
-    /// [`Scheduler::done`].
-    Done {
-        /// Whose turn ends.
-        tenant: TenantIndex,
-        /// Whether it waits for another.
-        has_more_work: bool,
-        /// When.
-        now_cycles: u64,
-    },
-    /// [`Scheduler::refill_grant`].
-    Grant {
-        /// Who is granted.
-        tenant: TenantIndex,
-        /// How much.
-        cycles: i64,
-    },
-}
-
-/// Why a recording notes nothing more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// It holds as many events as it was made for.
-    Full,
-    /// A tenant, a knob or the protection was changed.
-    Settings,
-}
-
-/// The state of a scheduler at one time, and the calls from then on. Its memory is taken when it is
-/// made, so that a PMD may fill it.
-#[derive(Clone, Debug)]
-pub struct Recording {
-    start: Scheduler,
-    events: Vec<Event>,
-    events_max: usize,
-    ended: Option<Ended>,
-}
+use super::{Event, Recording};
 
 impl Recording {
-    /// Room for `events_max` calls on a scheduler for `max_tenants`.
-    ///
-    /// # Errors
-    /// Never with the default knobs that it begins with; those of the scheduler take their place.
-    pub fn new(max_tenants: u16, events_max: usize) -> Result<Self, ConfigError> {
-        Ok(Self {
-            start: Scheduler::new(SchedulerConfig::default(), max_tenants)?,
-            events: Vec::with_capacity(events_max),
-            events_max,
-            ended: None,
-        })
-    }
-
-    /// What was noted, in order.
-    #[must_use]
-    pub fn events(&self) -> &[Event] {
-        &self.events
-    }
-
-    /// The same, to be altered.
-    pub fn events_mut(&mut self) -> &mut [Event] {
-        &mut self.events
-    }
-
-    /// Why nothing more is noted; `None` when it was stopped by the caller, or goes on.
-    #[must_use]
-    pub fn ended(&self) -> Option<Ended> {
-        self.ended
-    }
-
-    pub(crate) fn begin(&mut self, scheduler: &Scheduler) -> bool {
-        self.events.clear();
-        self.ended = None;
-        self.start.copy_from(scheduler)
-    }
-
-    #[inline]
-    pub(crate) fn note(&mut self, event: Event) {
-        if self.ended.is_some() {
-            return;
-        }
-        if self.events.len() >= self.events_max {
-            self.ended = Some(Ended::Full);
-            return;
-        }
-        self.events.push(event);
-    }
-
-    pub(crate) fn end(&mut self, why: Ended) {
-        self.ended.get_or_insert(why);
-    }
-
     /// Tells another scheduler the same from the same start on. It chooses the turns itself: what it
     /// is told of a tenant that it did not choose is as if it had come outside of a turn.
     #[must_use]
@@ -150,7 +35,7 @@ impl Recording {
     }
 }
 
-/// The first turn on which the two disagree.
+/// A turn on which the two disagree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The event's place, from 0.
@@ -166,14 +51,18 @@ pub struct Difference {
 pub struct Replay {
     /// Turns that were compared.
     pub turns: u64,
-    /// Of those, the ones on which the two disagree in tenant, kind, budget or credit.
+    /// Of those, the ones that were given without credit.
+    pub slack_turns: u64,
+    /// Of all, the ones on which the two disagree in tenant, kind, budget or credit.
     pub differing_turns: u64,
-    /// The first of them.
-    pub first_difference: Option<Difference>,
+    /// The first of them. Later ones may only follow from the first.
+    pub differences: Vec<Difference>,
     /// What each tenant was charged.
     pub cycles: BTreeMap<TenantIndex, u128>,
-    recorded_turns: BTreeMap<TenantIndex, u64>,
-    replayed_turns: BTreeMap<TenantIndex, u64>,
+    /// Turns of each tenant, as recorded.
+    pub recorded_turns: BTreeMap<TenantIndex, u64>,
+    /// Turns of each tenant, as replayed.
+    pub replayed_turns: BTreeMap<TenantIndex, u64>,
 }
 
 impl Replay {
@@ -186,6 +75,7 @@ impl Replay {
         now_cycles: u64,
     ) {
         self.turns += 1;
+        self.slack_turns += u64::from(turn.slack);
         let recorded = (turn, credit_cycles);
         let chosen = scheduler.next(now_cycles);
         let replayed = chosen.map(|turn| (turn, scheduler.credit_cycles(turn.tenant)));
@@ -199,14 +89,16 @@ impl Replay {
         }
         if replayed != Some(recorded) {
             self.differing_turns += 1;
-            self.first_difference.get_or_insert(Difference { event, recorded, replayed });
+            if self.differences.len() < DIFFERENCES_KEPT {
+                self.differences.push(Difference { event, recorded, replayed });
+            }
         }
     }
 
     /// Whether every turn was the same, and so were the credits.
     #[must_use]
     pub fn agrees(&self) -> bool {
-        self.first_difference.is_none()
+        self.differing_turns == 0
     }
 
     /// A tenant's part of all cycles that were charged, 0 to 1.
