@@ -1,6 +1,8 @@
 //! The handle by which the daemon starts, feeds, asks and stops the PMDs.
 #![allow(clippy::disallowed_methods)] // control side
 
+mod recordings;
+
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
@@ -136,6 +138,12 @@ pub enum ControlError {
     /// The tenant still has ports.
     #[error("the tenant still has ports")]
     TenantHasPorts,
+    /// A PMD notes in one recording at a time.
+    #[error("PMD {0} has a recording already, going on or full: read it first")]
+    Recording(usize),
+    /// There is none to read.
+    #[error("PMD {0} records nothing, so there is nothing to read: start a recording first")]
+    NotRecording(usize),
     /// A setting of a tenant is out of range.
     #[error(transparent)]
     Knob(#[from] ConfigError),

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rtrb::{Consumer, Producer, RingBuffer};
 use tollgate_packet::PortIndex;
-use tollgate_policy::{SchedulerConfig, TenantIndex, TenantKnobs};
+use tollgate_policy::{Recording, SchedulerConfig, TenantIndex, TenantKnobs};
 use tollgate_vhost::ActiveVring;
 
 use crate::byte_ring::RecordProducer;
@@ -45,6 +45,10 @@ pub(crate) enum Mail {
     Scheduler(SchedulerConfig),
     /// What of a tenant's knobs concerns the scheduler.
     TenantKnobs(TenantIndex, TenantKnobs),
+    /// Note in this what the scheduler is told and says; it comes back if another is on.
+    RecordingStart(Box<Recording>),
+    /// Give the recording back.
+    RecordingStop,
     Stop,
 }
 
@@ -71,10 +75,11 @@ impl StaleFlow {
     }
 }
 
-/// What comes back on an order, to be dropped off the PMD.
+/// What comes back on an order, to be dropped off the PMD unless it is what was asked for.
 #[derive(Debug)]
 pub(crate) enum Discard {
     Ring(Box<ActiveVring>),
+    Recording(Box<Recording>),
     #[expect(dead_code, reason = "held only to be dropped off the PMD")]
     Port(Box<PortSlot>),
     #[expect(dead_code, reason = "as above")]
@@ -145,31 +150,40 @@ pub(crate) fn mailbox(shared: Arc<PmdShared>) -> (Mailbox, PmdMail) {
     (Mailbox { ends, acked, shared }, pmd_end)
 }
 
+/// What a caller of a mailbox is given back.
+#[derive(Debug, Default)]
+pub(crate) struct Returned {
+    pub(crate) ring: Option<Box<ActiveVring>>,
+    pub(crate) recording: Option<Box<Recording>>,
+}
+
 impl MailboxEnds {
-    /// Drops what has come back, but for a ring.
-    fn take_discards(&mut self, ring: &mut Option<Box<ActiveVring>>) {
+    /// Drops what has come back and nobody waits for.
+    fn take_discards(&mut self, returned: &mut Returned) {
         while let Ok(discard) = self.discards.pop() {
-            if let Discard::Ring(returned) = discard {
-                *ring = Some(returned);
+            match discard {
+                Discard::Ring(ring) => returned.ring = Some(ring),
+                Discard::Recording(recording) => returned.recording = Some(recording),
+                Discard::Port(_)
+                | Discard::Tenant(_)
+                | Discard::Stale(_)
+                | Discard::TenantUpdate(_) => {}
             }
         }
     }
 }
 
 impl Mailbox {
-    /// Sends the orders and waits until the PMD has carried out the last. A ring that it gives back
-    /// is returned (no call is about more than one), everything else is dropped.
-    pub(crate) fn call(
-        &self,
-        orders: impl IntoIterator<Item = Mail>,
-    ) -> Result<Option<Box<ActiveVring>>, PmdGone> {
+    /// Sends the orders and waits until the PMD has carried out the last. A ring or a recording that
+    /// it gives back is returned (no call is about more than one), everything else is dropped.
+    pub(crate) fn call(&self, orders: impl IntoIterator<Item = Mail>) -> Result<Returned, PmdGone> {
         let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut ring = None;
+        let mut returned = Returned::default();
         for order in orders {
             let mut unsent = Some(order);
             self.wait_until(|| {
                 // The PMD takes no order while it has no room to give something back.
-                ends.take_discards(&mut ring);
+                ends.take_discards(&mut returned);
                 if let Some(order) = unsent.take()
                     && let Err(rtrb::PushError::Full(order)) = ends.orders.push(order)
                 {
@@ -181,11 +195,11 @@ impl Mailbox {
         }
         let sent = ends.sent;
         let done = self.wait_until(|| {
-            ends.take_discards(&mut ring);
+            ends.take_discards(&mut returned);
             self.acked.load(Ordering::Acquire) >= sent
         });
-        ends.take_discards(&mut ring);
-        done.map(|()| ring)
+        ends.take_discards(&mut returned);
+        done.map(|()| returned)
     }
 
     /// Polls with short sleeps: the PMD answers within a turn, but must not have to wake us.

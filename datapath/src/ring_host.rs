@@ -16,7 +16,7 @@ pub(crate) struct PortRings {
 
 impl PortRings {
     fn call(&self, order: Mail) -> Result<Option<Box<ActiveVring>>, HostGone> {
-        self.mailbox.call([order]).map_err(|_| HostGone)
+        self.mailbox.call([order]).map(|returned| returned.ring).map_err(|_| HostGone)
     }
 }
 

@@ -16,6 +16,7 @@ use tollgate_guest::pair::PairConfig;
 use tollgate_packet::HeaderField;
 use tollgate_packet::PortIndex;
 use tollgate_packet::edit::Edit;
+use tollgate_policy::Ended;
 
 /// Counts what one thread allocates and frees.
 struct Watching;
@@ -80,6 +81,8 @@ fn a_pmd_allocates_and_frees_nothing_from_its_first_packet_on() {
     let mut guests = switch.attach(|_| ());
     let settings = TenantSettings { punt_pps: 20_000, ..TenantSettings::default() };
     WATCHED_THREAD.store(thread_named("pmd-0"), Ordering::Relaxed);
+    // One recording that fills up, and below one that a change of settings ends.
+    switch.datapath.recording_start(0, 500).unwrap();
     // Everything from the start of polling: misses, answers, installs, hits, drops, multiple
     // outputs, copies for controllers, meters, many flows, and orders that reach the PMD while it
     // works.
@@ -89,12 +92,15 @@ fn a_pmd_allocates_and_frees_nothing_from_its_first_packet_on() {
     (big.frame_bytes, big.segments) = (1800, 4);
     let lost = PairConfig::stream("lost", "p3", "p2");
     let phase = Phase::new("steady", Duration::from_millis(400), vec![many, big, lost]);
+    let mut recordings = Vec::new();
     for _ in 0..2 {
         guests.run(&phase).unwrap();
         // The second time round the decisions are made anew.
         let stale = std::mem::take(&mut *switch.given.lock().unwrap());
         switch.datapath.tables_changed(2, &stale).unwrap();
         switch.generation.store(2, Ordering::SeqCst);
+        recordings.push(switch.datapath.recording_read(0).unwrap());
+        switch.datapath.recording_start(0, 100_000).unwrap();
         switch.datapath.tenant_set(switch.tenants[3], settings).unwrap();
     }
     for ingress in [Some(PortIndex(0)), None] {
@@ -114,6 +120,11 @@ fn a_pmd_allocates_and_frees_nothing_from_its_first_packet_on() {
         "{controlled:?} {put_in:?}"
     );
     assert!(switch.pmd().forgotten > 0 && switch.datapath.portless_counters().injected > 0);
+    let ended: Vec<_> = recordings.iter().map(|recording| recording.ended()).collect();
+    assert_eq!(
+        (ended, recordings[0].events().len()),
+        (vec![Some(Ended::Full), Some(Ended::Settings)], 500)
+    );
     assert_eq!(counted, 0, "allocations and frees on the PMD's thread");
     drop(guests);
     switch.stop();

@@ -142,6 +142,11 @@ impl Pmd {
                 let _ = self.accounts.scheduler.set_knobs(tenant, &knobs);
                 None
             }
+            Mail::RecordingStart(recording) => {
+                let refused = self.accounts.scheduler.start_recording(recording);
+                refused.err().map(Discard::Recording)
+            }
+            Mail::RecordingStop => self.accounts.scheduler.stop_recording().map(Discard::Recording),
             Mail::Stop => {
                 self.stopping = true;
                 None
@@ -313,7 +318,7 @@ mod tests {
                 std::thread::yield_now();
             }
             pmd.take_mail(0);
-            let ring = stopped.join().unwrap();
+            let ring = stopped.join().unwrap().ring;
             assert!(ring.is_some(), "the ring is back");
             let left = pmd.cache.megaflow_count();
             assert_eq!(left, FLOWS as usize - 2 * STALE_PER_MAIL, "the flood has two turns so far");
