@@ -105,14 +105,16 @@ impl VirtualClock {
         self.now
     }
 
-    /// What was charged and is part of the next issue.
-    pub(crate) fn remainder(&self) -> u64 {
-        self.remainder
+    /// What is to be written down: its reading, the furthest tag, and the remainder.
+    pub(crate) fn parts(&self) -> (VirtualTime, VirtualTime, u64) {
+        // The weights are those of the tenants.
+        let Self { now, furthest, busy_weight: _, remainder } = *self;
+        (now, furthest, remainder)
     }
 
     /// Goes on from what was written down.
-    pub(crate) fn resume(&mut self, now: VirtualTime, remainder: u64) {
-        (self.now, self.remainder) = (now, remainder);
+    pub(crate) fn resume(&mut self, now: VirtualTime, furthest: VirtualTime, remainder: u64) {
+        (self.now, self.furthest, self.remainder) = (now, furthest, remainder);
     }
 
     /// A tenant of this weight has work.
@@ -159,10 +161,13 @@ impl VirtualClock {
     }
 
     /// The end of a busy period, when all that was asked for is done: moves the clock on to the furthest
-    /// tag of those served (rule 2 of start-time fair queueing), so that nobody is in debt.
+    /// tag of those served (rule 2 of start-time fair queueing), so that nobody is in debt. Says whether
+    /// it has moved.
     #[inline]
-    pub(crate) fn end_busy_period(&mut self) {
+    pub(crate) fn end_busy_period(&mut self) -> bool {
+        let before = self.now;
         self.advance_to(self.furthest);
+        self.now != before
     }
 
     /// Moves the clock so far that every tenant is at its cap, whatever its bounds.

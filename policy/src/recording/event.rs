@@ -5,6 +5,7 @@
 //! 130 turn 3 budget 5000 funded credit 20000
 //! 850 charge 3 720
 //! 850 done 3 empty
+//! 900 rest
 //! grant 3 2000
 //! ```
 //!
@@ -30,13 +31,18 @@ pub enum Event {
         /// When.
         now_cycles: u64,
     },
-    /// What [`Scheduler::next`](crate::Scheduler::next) answered. That nobody has work is not noted:
-    /// nothing follows from it.
+    /// What [`Scheduler::next`](crate::Scheduler::next) answered.
     Turn {
         /// Who may run, and for how long.
         turn: Turn,
         /// Its credit when the turn began.
         credit_cycles: i64,
+        /// When.
+        now_cycles: u64,
+    },
+    /// The same: nobody has work, for the first time since somebody was left in debt. The other times
+    /// are not noted: nothing follows from them.
+    Rest {
         /// When.
         now_cycles: u64,
     },
@@ -74,6 +80,7 @@ impl Event {
         match *self {
             Self::Wake { now_cycles, .. }
             | Self::Turn { now_cycles, .. }
+            | Self::Rest { now_cycles }
             | Self::Charge { now_cycles, .. }
             | Self::Done { now_cycles, .. } => Some(now_cycles),
             Self::Grant { .. } => None,
@@ -94,6 +101,7 @@ impl fmt::Display for Event {
                     tenant.0
                 )
             }
+            Self::Rest { now_cycles } => write!(f, "{now_cycles} rest"),
             Self::Charge { tenant, cycles, now_cycles } => {
                 write!(f, "{now_cycles} charge {} {cycles}", tenant.0)
             }
@@ -142,6 +150,7 @@ fn parse(text: &str) -> Option<Event> {
     let event = match *words.as_slice() {
         ["grant", of, cycles] => Event::Grant { tenant: tenant(of)?, cycles: cycles.parse().ok()? },
         [now, "wake", of] => Event::Wake { tenant: tenant(of)?, now_cycles: now.parse().ok()? },
+        [now, "rest"] => Event::Rest { now_cycles: now.parse().ok()? },
         [now, "charge", of, cycles] => {
             let cycles = cycles.parse().ok()?;
             Event::Charge { tenant: tenant(of)?, cycles, now_cycles: now.parse().ok()? }

@@ -27,7 +27,13 @@ impl Recording {
                 }
                 Event::Grant { tenant, cycles } => scheduler.refill_grant(tenant, cycles),
                 Event::Turn { turn, credit_cycles, now_cycles } => {
-                    replay.compare(at, &mut scheduler, turn, credit_cycles, now_cycles);
+                    replay.turns += 1;
+                    replay.slack_turns += u64::from(turn.slack);
+                    *replay.recorded_turns.entry(turn.tenant).or_default() += 1;
+                    replay.compare(at, &mut scheduler, Some((turn, credit_cycles)), now_cycles);
+                }
+                Event::Rest { now_cycles } => {
+                    replay.compare(at, &mut scheduler, None, now_cycles);
                 }
             }
         }
@@ -40,9 +46,9 @@ impl Recording {
 pub struct Difference {
     /// The event's place, from 0.
     pub event: usize,
-    /// The turn that was recorded, and the tenant's credit.
-    pub recorded: (Turn, i64),
-    /// The turn that the replay gives, and the credit of its tenant.
+    /// The turn that was recorded, and the tenant's credit; `None` if nobody had work.
+    pub recorded: Option<(Turn, i64)>,
+    /// The same of the replay.
     pub replayed: Option<(Turn, i64)>,
 }
 
@@ -53,7 +59,8 @@ pub struct Replay {
     pub turns: u64,
     /// Of those, the ones that were given without credit.
     pub slack_turns: u64,
-    /// Of all, the ones on which the two disagree in tenant, kind, budget or credit.
+    /// Answers, with those that nobody has work, on which the two disagree: in tenant, kind, budget or
+    /// credit.
     pub differing_turns: u64,
     /// The first of them. Later ones may only follow from the first.
     pub differences: Vec<Difference>,
@@ -70,24 +77,19 @@ impl Replay {
         &mut self,
         event: usize,
         scheduler: &mut Scheduler,
-        turn: Turn,
-        credit_cycles: i64,
+        recorded: Option<(Turn, i64)>,
         now_cycles: u64,
     ) {
-        self.turns += 1;
-        self.slack_turns += u64::from(turn.slack);
-        let recorded = (turn, credit_cycles);
         let chosen = scheduler.next(now_cycles);
         let replayed = chosen.map(|turn| (turn, scheduler.credit_cycles(turn.tenant)));
-        *self.recorded_turns.entry(turn.tenant).or_default() += 1;
         if let Some(chosen) = chosen {
             *self.replayed_turns.entry(chosen.tenant).or_default() += 1;
-            if chosen.tenant != turn.tenant {
+            if recorded.is_none_or(|(turn, _)| turn.tenant != chosen.tenant) {
                 // Nobody says that its turn is over; it has work as before.
                 scheduler.done(chosen.tenant, true, now_cycles);
             }
         }
-        if replayed != Some(recorded) {
+        if replayed != recorded {
             self.differing_turns += 1;
             if self.differences.len() < DIFFERENCES_KEPT {
                 self.differences.push(Difference { event, recorded, replayed });

@@ -18,7 +18,12 @@ impl Scheduler {
     /// The next turn; `None` only when nobody has work. Every turn is ended by `done`.
     #[inline]
     pub fn next(&mut self, now_cycles: u64) -> Option<Turn> {
-        let turn = self.begin_turn()?;
+        let Some(turn) = self.begin_turn() else {
+            if self.end_busy_period() {
+                self.note(|| Event::Rest { now_cycles });
+            }
+            return None;
+        };
         if self.recording.is_some() {
             let credit_cycles = self.credit_cycles(turn.tenant);
             self.note(|| Event::Turn { turn, credit_cycles, now_cycles });

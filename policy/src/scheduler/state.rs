@@ -13,7 +13,7 @@ use crate::weight::{Weight, WeightError};
 use super::Scheduler;
 use super::ready::{Moment, Place};
 use super::rounds::Rounds;
-use super::slot::State;
+use super::slot::{Slot, State};
 
 /// A scheduler at one time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -28,6 +28,8 @@ pub(crate) struct SchedulerState {
     /// With a coordinator: its period in cycles and its boost in thousandths.
     coordinator: Option<(u64, u32)>,
     virtual_time: VirtualTime,
+    /// Where that goes when nobody has work.
+    furthest_tag: VirtualTime,
     /// Scaled cycles that are part of the next issue.
     remainder: u64,
     busy_until_cycles: u64,
@@ -101,49 +103,81 @@ pub enum StateError {
 impl Scheduler {
     /// What is to be written down.
     pub(crate) fn state(&self) -> SchedulerState {
-        let Self { config, clock, ready, .. } = self;
+        // Whole, so that what a scheduler gets anew is not forgotten here.
+        let Self {
+            config,
+            protection,
+            clock,
+            slots,
+            slots_end: _,
+            ready,
+            busy_tenants: _,
+            busy_until_cycles,
+            funded_turns_total: _,
+            parked_total,
+            spare_links: _,
+            recording: _,
+        } = self;
+        let (virtual_time, furthest_tag, remainder) = clock.parts();
         let coordinator = match config.refill {
             Refill::Local => None,
             Refill::Coordinator { period_cycles, boost_thousandths } => {
                 Some((period_cycles, boost_thousandths))
             }
         };
-        let present = (0..).zip(&self.slots).filter(|(_, slot)| slot.state != State::Absent);
-        let tenants = present.map(|(tenant, slot)| {
-            let (cap_cycles, floor_cycles) = slot.bounds.cycles();
-            let (credit_scaled, settled_at) = slot.credit.parts();
-            let running = RunningState { charged: slot.charged_this_turn, slack: slot.in_slack };
-            let (emptied, used_cycles, later) = slot.rounds.parts();
-            TenantState {
-                tenant,
-                weight_thousandths: slot.weight,
-                cap_cycles,
-                floor_cycles,
-                credit_scaled,
-                settled_at,
-                running: (slot.state == State::Running).then_some(running),
-                emptied_at: emptied.map(|Moment(count)| count),
-                used_cycles,
-                later: later.map(|(Moment(count), cycles)| (count, cycles)),
-            }
-        });
+        let present = (0..).zip(slots).filter(|(_, slot)| slot.state != State::Absent);
+        let tenants = present.map(|(tenant, slot)| slot.written(tenant));
         SchedulerState {
-            max_tenants: self.slots.len() as u16,
-            protection: self.protection,
+            max_tenants: slots.len() as u16,
+            protection: *protection,
             quantum_cycles: config.quantum_cycles,
             cap_cycles: config.cap_cycles,
             floor_cycles: config.floor_cycles,
             horizon_cycles: config.horizon_cycles,
             coordinator,
-            virtual_time: clock.now(),
-            remainder: clock.remainder(),
-            busy_until_cycles: self.busy_until_cycles,
-            parked_total: self.parked_total,
+            virtual_time,
+            furthest_tag,
+            remainder,
+            busy_until_cycles: *busy_until_cycles,
+            parked_total: *parked_total,
             joined_total: ready.now().0,
             new_list: ready.new_list().collect(),
             old_list: ready.old_list().map(|(tenant, Moment(count))| (tenant, count)).collect(),
             debt: ready.in_debt(),
             tenants: tenants.collect(),
+        }
+    }
+}
+
+impl Slot {
+    fn written(&self, tenant: u16) -> TenantState {
+        let Self {
+            state,
+            charged_this_turn,
+            in_slack,
+            weight,
+            credit,
+            bounds,
+            rounds,
+            rx: _,
+            parked_at_turn: _,
+            counters: _,
+        } = self;
+        let (cap_cycles, floor_cycles) = bounds.cycles();
+        let (credit_scaled, settled_at) = credit.parts();
+        let (emptied, used_cycles, later) = rounds.parts();
+        let running = RunningState { charged: *charged_this_turn, slack: *in_slack };
+        TenantState {
+            tenant,
+            weight_thousandths: *weight,
+            cap_cycles,
+            floor_cycles,
+            credit_scaled,
+            settled_at,
+            running: (*state == State::Running).then_some(running),
+            emptied_at: emptied.map(|Moment(count)| count),
+            used_cycles,
+            later: later.map(|(Moment(count), cycles)| (count, cycles)),
         }
     }
 }
@@ -170,10 +204,11 @@ impl SchedulerState {
         scheduler.protection = self.protection;
         check_count("parked_total", self.parked_total)?;
         check_count("joined_total", self.joined_total)?;
-        if !self.virtual_time.is_plausible() {
-            return Err(StateError::Late("virtual_time"));
+        let times = [("virtual_time", self.virtual_time), ("furthest_tag", self.furthest_tag)];
+        if let Some((name, _)) = times.iter().find(|(_, time)| !time.is_plausible()) {
+            return Err(StateError::Late(name));
         }
-        scheduler.clock.resume(self.virtual_time, self.remainder);
+        scheduler.clock.resume(self.virtual_time, self.furthest_tag, self.remainder);
         scheduler.busy_until_cycles = self.busy_until_cycles;
         scheduler.parked_total = self.parked_total;
         let mut running = None;

@@ -33,10 +33,7 @@ impl Scheduler {
 
     #[inline]
     pub(super) fn begin_turn(&mut self) -> Option<Turn> {
-        let Some((index, place)) = self.ready.pop() else {
-            self.end_busy_period();
-            return None;
-        };
+        let (index, place) = self.ready.pop()?;
         let tenant = TenantIndex(index);
         let (local, protection) = (self.is_local(), self.protection);
         let quantum_cycles = self.config.quantum_cycles;
@@ -126,10 +123,11 @@ impl Scheduler {
     /// Nobody has work: what the core does not do now was nobody's. So a debt ends that somebody ran up
     /// outside of turns, while others waited; else, on a core with time to spare, it could be dropped
     /// for again and again whenever its packets come together with another's.
-    fn end_busy_period(&mut self) {
-        if self.busy_tenants == 0 && self.is_local() {
-            self.clock.end_busy_period();
-        }
+    ///
+    /// Says whether that has changed anything.
+    #[inline]
+    pub(super) fn end_busy_period(&mut self) -> bool {
+        self.busy_tenants == 0 && self.is_local() && self.clock.end_busy_period()
     }
 
     /// After a horizon in which nothing was charged and nobody had work, everybody starts afresh

@@ -30,6 +30,14 @@ pub(super) fn live(scheduler: &mut Scheduler, now: &mut u64, steps: &[(u16, u64,
         scheduler.charge(index(*waking), 70, *now);
         scheduler.refill_grant(index(*waking), 3000);
         scheduler.done(turn.tenant, *has_more, *now);
+        // Now and then all of it is done, and the core rests.
+        while cycles % 7 == 3
+            && let Some(turn) = scheduler.next(*now)
+        {
+            *now += 500;
+            scheduler.charge(turn.tenant, 500, *now);
+            scheduler.done(turn.tenant, false, *now);
+        }
     }
 }
 

@@ -49,7 +49,7 @@ fn odd_value() -> impl Strategy<Value = Value> {
 
 /// Any call on a few tenants, at any time and of any size.
 fn odd_event() -> impl Strategy<Value = Event> {
-    (0..5u8, 0u16..7, any::<u64>(), any::<i64>(), any::<u64>(), any::<bool>()).prop_map(
+    (0..6u8, 0u16..7, any::<u64>(), any::<i64>(), any::<u64>(), any::<bool>()).prop_map(
         |(kind, tenant, cycles, credit_cycles, now_cycles, flag)| {
             let tenant = crate::TenantIndex(tenant);
             let turn = Turn { tenant, budget_cycles: cycles, slack: flag };
@@ -57,7 +57,8 @@ fn odd_event() -> impl Strategy<Value = Event> {
                 0 => Event::Wake { tenant, now_cycles },
                 1 => Event::Turn { turn, credit_cycles, now_cycles },
                 2 => Event::Charge { tenant, cycles, now_cycles },
-                3 => Event::Done { tenant, has_more_work: flag, now_cycles },
+                3 => Event::Rest { now_cycles },
+                4 => Event::Done { tenant, has_more_work: flag, now_cycles },
                 _ => Event::Grant { tenant, cycles: credit_cycles },
             }
         },
@@ -127,6 +128,7 @@ fn a_state_that_no_scheduler_is_in_is_refused_with_what_is_wrong() {
         ("/start/tenants/0/emptied_at", json!(1u64 << 40), "emptied_at"),
         ("/start/tenants/0/colour", json!(1), "unknown field `colour`"),
         ("/start/virtual_time", json!(late), "virtual_time is later"),
+        ("/start/furthest_tag", json!(late), "furthest_tag is later"),
         ("/start/virtual_time", json!("soon"), "a virtual time is"),
         ("/start/quantum_cycles", json!(0), "quantum_cycles is 0; it must be"),
         ("/start/joined_total", json!(u64::MAX), "joined_total is"),
