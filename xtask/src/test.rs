@@ -27,9 +27,17 @@ const DPDK_LINTS: [&str; 9] = [
     "warnings",
 ];
 
-/// A bench that is built by its name only.
-const BENCH_LINTS: [&str; 7] =
-    ["clippy", "--package=tollgate", "--bench=instructions", "--quiet", "--", "-D", "warnings"];
+/// Benches that are built by their names only.
+const BENCH_LINTS: [&str; 8] = [
+    "clippy",
+    "--package=tollgate",
+    "--bench=instructions",
+    "--bench=floor",
+    "--quiet",
+    "--",
+    "-D",
+    "warnings",
+];
 
 /// Arguments of `cargo xtask test`.
 #[derive(Debug, clap::Args)]
@@ -50,7 +58,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             "lints",
             cargo().args(["clippy", "--all-targets", "--quiet", "--", "-D", "warnings"]),
         )?;
-        step("lints of the counting bench", cargo().args(BENCH_LINTS))?;
+        step("lints of benches by name", cargo().args(BENCH_LINTS))?;
     }
     // The workspace's default members are everything that builds anywhere; the rest needs libdpdk.
     let dpdk = libdpdk();
