@@ -5,6 +5,7 @@
 //! in one run. While one is measured the other is stopped, so that the core is one switch's alone.
 
 mod bench;
+mod floor;
 mod goals;
 mod other;
 mod report;
@@ -23,6 +24,7 @@ use crate::machine::{Cores, Quiet};
 use crate::ovs::Ovs;
 use crate::target;
 use bench::{Bench, Plan, Sample, Switch};
+use floor::Floor;
 use other::Other;
 use row::Row;
 
@@ -83,10 +85,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     ensure!(cores.pmd != cores.peers, "two cores are needed: one polls, one sends");
     let interrupt = Interrupt::install()?;
     generator::build_release()?;
+    let with_floor = rows.iter().any(Row::has_floor);
+    let floor = with_floor.then(|| Floor::build(cores)).transpose()?;
     let quiet = Quiet::begin();
     let began = Instant::now();
     let mut bench = Bench::start(cores, interrupt, plan)?;
-    let samples = measure(&mut bench, &rows, plan, other.as_ref(), &arguments.out)?;
+    let samples = measure(&mut bench, &rows, plan, floor.as_ref(), other.as_ref(), &arguments.out)?;
     drop(bench);
 
     let mut parts = vec![report::tables(&samples, &rows)];
@@ -128,6 +132,7 @@ fn measure(
     bench: &mut Bench,
     rows: &[Row],
     plan: Plan,
+    floor: Option<&Floor>,
     other: Option<&Other>,
     out: &Path,
 ) -> anyhow::Result<Vec<Sample>> {
@@ -152,6 +157,12 @@ fn measure(
                     csv.write(&sample)?;
                     samples.push(sample);
                     bar.inc(1);
+                }
+                // Both are stopped now.
+                if let Some(floor) = floor.filter(|_| row.has_floor() && generator.is_none()) {
+                    let sample = floor.run(row, pair)?;
+                    csv.write(&sample)?;
+                    samples.push(sample);
                 }
             }
         }

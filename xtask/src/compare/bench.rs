@@ -67,6 +67,30 @@ pub(super) struct Sample {
     pub(super) core_to_core_cycles: f64,
 }
 
+impl Sample {
+    /// Nothing measured.
+    pub(super) const EMPTY: Self = Self {
+        row: "",
+        pair: 0,
+        switch: "",
+        generator: "",
+        mpps: f64::NAN,
+        cycles_per_packet: f64::NAN,
+        packets_per_burst: f64::NAN,
+        pmd_busy_percent: f64::NAN,
+        generator_busy_percent: f64::NAN,
+        uncached_percent: f64::NAN,
+        cycles_per_miss: f64::NAN,
+        cycles_per_miss_with_slow_path: f64::NAN,
+        p50_us: f64::NAN,
+        p99_us: f64::NAN,
+        completed_percent: f64::NAN,
+        generator_loop_p99_us: f64::NAN,
+        generator_loop_max_us: f64::NAN,
+        core_to_core_cycles: f64::NAN,
+    };
+}
+
 /// What a generator saw.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Seen {

@@ -16,6 +16,8 @@ use crate::spread::Spread;
 pub(super) const TOLLGATE: &str = "Tollgate";
 pub(super) const OVS: &str = "OVS-DPDK";
 pub(super) const OURS: &str = "tollgate-guest";
+/// Stands where a switch's name does.
+pub(super) const FLOOR: &str = "floor";
 const OTHER: &str = "other";
 
 /// A core that is taken away for longer than this shows in the figures of its run.
@@ -155,9 +157,9 @@ pub(super) fn tables(samples: &[Sample], rows: &[Row]) -> String {
         }
     }
     parts.push(ratio_table(samples, rows).to_string());
-    let disturbed = samples.iter().filter(|s| s.generator_loop_max_us > GAP_US).count();
-    parts
-        .push(format!("{disturbed} of {} runs lost their generator for over 1 ms.", samples.len()));
+    let runs = samples.iter().filter(|s| s.switch != FLOOR);
+    let disturbed = runs.clone().filter(|s| s.generator_loop_max_us > GAP_US).count();
+    parts.push(format!("{disturbed} of {} runs lost their generator for over 1 ms.", runs.count()));
     for row in rows {
         if let Some(why) = invalid(&of_row(samples, row.name, OURS)) {
             parts.push(format!("{}: {why}; its figures say nothing.", row.name));
@@ -189,18 +191,23 @@ fn throughput<'a>(samples: &[Sample], rows: impl Iterator<Item = &'a Row>) -> Ta
     ]);
     for row in rows {
         let own = of_row(samples, row.name, OURS);
-        for (switch, title) in [(TOLLGATE, row.title), (OVS, "")] {
+        let floor = row.has_floor().then_some((FLOOR, ""));
+        for (switch, title) in [(TOLLGATE, row.title), (OVS, "")].into_iter().chain(floor) {
             let of = |figure: fn(&Sample) -> f64| spread(&own, switch, figure);
-            let percent = |figure| of(figure).map_or(f64::NAN, |spread: Spread| spread.median);
+            let percent = |figure| {
+                of(figure)
+                    .map_or_else(|| "-".to_owned(), |busy: Spread| format!("{:.0}", busy.median))
+            };
+            let limit = if switch == FLOOR { "-" } else { limit(&own, switch).name() };
             table.add_row([
                 title.to_owned(),
                 switch.to_owned(),
                 shown(of(|s| s.mpps), 2),
                 shown(of(|s| s.cycles_per_packet), 0),
                 shown(of(|s| s.packets_per_burst), 1),
-                format!("{:.0}", percent(|s| s.pmd_busy_percent)),
-                format!("{:.0}", percent(|s| s.generator_busy_percent)),
-                limit(&own, switch).name().to_owned(),
+                percent(|s| s.pmd_busy_percent),
+                percent(|s| s.generator_busy_percent),
+                limit.to_owned(),
             ]);
         }
     }
@@ -419,6 +426,19 @@ mod tests {
         assert_eq!(limit(&own, TOLLGATE), Limit::Generator);
         assert_eq!(limit(&own, OVS), Limit::Switch);
         assert_eq!(invalid(&own), None);
+        let floor = Sample {
+            row: "size-64",
+            switch: FLOOR,
+            generator: OURS,
+            cycles_per_packet: 21.0,
+            ..Sample::EMPTY
+        };
+        let beside: Vec<_> = samples.iter().cloned().chain([floor]).collect();
+        let text = tables(&beside, &super::super::row::chosen(&["size-64".to_owned()])?);
+        let line = text.lines().find(|line| line.contains(FLOOR)).unwrap_or_default();
+        assert!(line.contains(" 21 ") && !line.contains("NaN"), "{text}");
+        assert!(text.contains("0 of 4 runs lost"), "{text}");
+        assert_eq!(ratios(&of_row(&beside, "size-64", OURS), Figure::Mpps), Some(ratio));
         let cold = Sample { uncached_percent: 1.0, ..sample(OVS, 3, 1.0, 95.0) };
         assert!(invalid(&[&cold]).is_some());
         let directory = tempfile::tempdir()?;

@@ -177,6 +177,11 @@ impl Row {
         all
     }
 
+    /// Whether the floor stands beside it: rows that differ in what is moved, not in what is decided.
+    pub(super) fn has_floor(&self) -> bool {
+        self.name.starts_with("size-")
+    }
+
     /// Frames or requests per second; 0 for flat out.
     pub(super) fn rate(&self) -> u32 {
         match self.kind {
