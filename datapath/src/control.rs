@@ -29,6 +29,7 @@ use crate::ring_host::PortRings;
 use crate::settings::{PortSettings, TenantSettings};
 use crate::shared::{PmdShared, PmdSnapshot};
 use crate::slow_path::{LaneChange, SlowPathEnd};
+use crate::stage_sampling::{StageSamplers, StageSampling};
 use crate::waker::Waker;
 
 /// What the datapath is made of. Sizes are per PMD and allocated at start.
@@ -197,6 +198,7 @@ struct PmdHandle {
     urgent: Arc<Mailbox>,
     shared: Arc<PmdShared>,
     bell: Arc<LaneBell>,
+    stage_samplers: Arc<StageSamplers>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -260,7 +262,8 @@ impl Datapath {
             let thread = spawn_pinned(index, core, Pmd::new(parts)?)?;
             let thread = Mutex::new(Some(thread));
             let (mailbox, urgent) = (Arc::new(mailbox), Arc::new(urgent));
-            pmds.push(PmdHandle { core, mailbox, urgent, shared, bell, thread });
+            let stage_samplers = Arc::new(StageSamplers::new(Arc::clone(&mailbox)));
+            pmds.push(PmdHandle { core, mailbox, urgent, shared, bell, stage_samplers, thread });
         }
         let registry = Registry {
             tenants: vec![None; MAX_TENANTS],
@@ -559,6 +562,20 @@ impl Datapath {
     pub fn pmd_snapshots(&self) -> Vec<PmdSnapshot> {
         let snapshot = |(index, pmd): (usize, &PmdHandle)| pmd.shared.snapshot(index, pmd.core);
         self.pmds.iter().enumerate().map(snapshot).collect()
+    }
+
+    /// Has one PMD or all of them time the stages of some of their tasks
+    /// ([`PmdSnapshot::stages`]) until the result is dropped.
+    ///
+    /// # Errors
+    /// When there is no such PMD, or the datapath has stopped.
+    pub fn sample_stages(&self, pmd: Option<usize>) -> Result<StageSampling, ControlError> {
+        if let Some(pmd) = pmd.filter(|pmd| *pmd >= self.pmds.len()) {
+            return Err(ControlError::NoSuchPmd(pmd));
+        }
+        let wanted = |(index, _): &(usize, &PmdHandle)| pmd.is_none_or(|pmd| pmd == *index);
+        let handles = self.pmds.iter().enumerate().filter(wanted);
+        Ok(StageSampling::start(handles.map(|(_, handle)| &handle.stage_samplers))?)
     }
 
     fn tell_all(&self, order: impl Fn() -> Mail) -> Result<(), ControlError> {

@@ -29,6 +29,8 @@ mod ring_host;
 mod settings;
 mod shared;
 mod slow_path;
+mod stage_sampling;
+mod stages;
 mod token_bucket;
 mod waker;
 
@@ -40,3 +42,5 @@ pub use meter::{BandStats, Meter, MeterBand, MeterConfig, MeterStats, MeterUnit,
 pub use settings::{PortSettings, TenantSettings};
 pub use shared::{PmdSnapshot, TenantSnapshot};
 pub use slow_path::{Evicted, EvictionCause, InjectError, Miss, MissKind, SlowPathEnd, Verdict};
+pub use stage_sampling::StageSampling;
+pub use stages::{Stage, StageCount, StageSnapshot};

@@ -130,6 +130,11 @@ pub const EXACT_TRIM: usize = 64;
 /// a waking one within some microseconds, and what else comes waits for a few looks only.
 pub const SPARE_LOOKS_PER_TURN: usize = 4;
 
+/// Tasks for one whose stages are timed, while somebody asks, on average: a dozen readings of the clock
+/// (some 30 cycles each) in such a task then make a packet less than one cycle dearer. The gaps are
+/// random, or of tenants that take turns always the same one might be met.
+pub const STAGE_SAMPLE_TASKS: u32 = 16;
+
 /// How long a ring is left alone when its next packet must wait for earlier ones of its flow to come
 /// back from the slow path, which takes tens of microseconds.
 pub const WAIT_FOR_ANSWERS_CYCLES: u64 = 5000;

@@ -41,6 +41,8 @@ pub(crate) enum Mail {
     Protection(bool),
     /// Look packets up in the exact-match table or not.
     ExactMatch(bool),
+    /// Time the stages of sampled tasks or not.
+    Stages(bool),
     /// Other knobs of the scheduler; what was granted by another refill is void.
     Scheduler(SchedulerConfig),
     /// What of a tenant's knobs concerns the scheduler.

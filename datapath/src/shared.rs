@@ -8,6 +8,7 @@ use crate::grants::Grants;
 use crate::histogram::{Histogram, HistogramCells};
 use crate::limits::MAX_TENANTS;
 use crate::megaflow::single_writer_add;
+use crate::stages::{StageCells, StageSnapshot};
 
 /// One tenant's figures on one PMD.
 #[derive(Debug, Default)]
@@ -73,6 +74,8 @@ pub(crate) struct PmdShared {
     pub(crate) rx_cycles: HistogramCells,
     pub(crate) system_cycles: HistogramCells,
     pub(crate) scan_cycles: HistogramCells,
+    /// Of sampled tasks, while somebody asks.
+    pub(crate) stages: StageCells,
     pub(crate) tasks: AtomicU64,
     pub(crate) cut_tasks: AtomicU64,
     pub(crate) packets: AtomicU64,
@@ -106,6 +109,7 @@ impl PmdShared {
             rx_cycles: HistogramCells::default(),
             system_cycles: HistogramCells::default(),
             scan_cycles: HistogramCells::default(),
+            stages: StageCells::default(),
             tasks: zero(),
             cut_tasks: zero(),
             packets: zero(),
@@ -145,6 +149,7 @@ impl PmdShared {
             rx_cycles: self.rx_cycles.snapshot(),
             system_cycles_per_turn: self.system_cycles.snapshot(),
             scan_cycles: self.scan_cycles.snapshot(),
+            stages: self.stages.snapshot(),
             heartbeat: load(&self.heartbeat),
             tasks: load(&self.tasks),
             cut_tasks: load(&self.cut_tasks),
@@ -215,6 +220,9 @@ pub struct PmdSnapshot {
     pub system_cycles_per_turn: Histogram,
     /// What lay before any other task: a look at quiet tenants, and the choice of the next.
     pub scan_cycles: Histogram,
+    /// Where the cycles of sampled tasks went; nothing is added unless
+    /// [`Datapath::sample_stages`](crate::Datapath::sample_stages) asks.
+    pub stages: StageSnapshot,
     /// Turns of the poll loop.
     pub heartbeat: u64,
     /// Tasks run.

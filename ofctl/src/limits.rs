@@ -10,6 +10,9 @@ pub(crate) const WEIGHTS: RangeInclusive<f64> = 0.001..=1000.0;
 /// than anybody watches.
 pub(crate) const TOP_INTERVALS_S: RangeInclusive<f64> = 0.1..=3600.0;
 
+/// Seconds for which the switch times stages.
+pub(crate) const STAGES_SECONDS: RangeInclusive<f64> = 0.1..=30.0;
+
 /// How long a switch may be silent while an answer is due. Adding a million flows is one long
 /// stretch of work before the barrier is answered, and takes seconds; a minute means it hangs.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(60);

@@ -112,6 +112,12 @@ fn every_command_calls_its_method_with_the_parameters_given_and_no_others() {
             }),
         ),
         (&["pmd", "stats"], "pmd_stats", json!({})),
+        (&["pmd", "stages"], "pmd_stages", json!({"seconds": 1.0})),
+        (
+            &["pmd", "stages", "1", "--seconds", "0.5"],
+            "pmd_stages",
+            json!({"pmd": 1, "seconds": 0.5}),
+        ),
         (
             &["trace", "br0", "in_port=vm1,tcp,nw_dst=10.0.0.2"],
             "trace",
@@ -273,6 +279,30 @@ fn a_weight_that_is_no_number_or_out_of_range_is_refused_before_it_is_sent() {
     for weight in ["0.001", "1000"] {
         ofctl(dir.path(), &["tenant", "set", "vm1", "--weight", weight]).success();
     }
+}
+
+#[test]
+fn a_pmd_or_a_time_out_of_range_is_refused_with_the_range() {
+    let dir = tempdir().unwrap();
+    let requests = serve(dir.path(), json!({"result": {}}));
+    for seconds in ["0", "0.09", "-1", "30.1", "nan", "inf", "long"] {
+        let outcome = ofctl(dir.path(), &["pmd", "stages", "--seconds", seconds]);
+        assert_eq!(outcome.code, Some(1), "{seconds}");
+        let message = &outcome.err;
+        assert!(message.contains("--seconds") && message.contains("from 0.1 to 30"), "{message}");
+    }
+    for pmd in ["-1", "65536", "all"] {
+        let outcome = ofctl(dir.path(), &["pmd", "stages", pmd]);
+        assert_eq!(outcome.code, Some(1), "{pmd}");
+        assert!(outcome.err.contains("[PMD]"), "{}", outcome.err);
+    }
+    assert!(requests.lock().unwrap().is_empty());
+    let dir = tempdir().unwrap();
+    let refusal = "parameter `pmd` must be a whole number from 0 to 0, not 7";
+    serve(dir.path(), json!({"error": {"code": -32602, "message": refusal}}));
+    let outcome = ofctl(dir.path(), &["pmd", "stages", "7"]);
+    assert_eq!(outcome.code, Some(1));
+    assert_eq!(outcome.failure(), format!("ofctl: {refusal}"));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Bounds on what the management side may be made to hold or wait for, each with its reason.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Highest OpenFlow number of an ordinary port: numbers from 0xff00 up are special in OpenFlow 1.0,
@@ -37,6 +38,13 @@ pub const MAX_BATCH_REQUESTS: usize = 256;
 
 /// Cached decisions in one reply: some 400 bytes each, so that a reply has at most some megabytes.
 pub const MAX_LISTED_MEGAFLOWS: usize = 10_000;
+
+/// Seconds for which the stages of packets may be timed: a tenth has hundreds of tasks of a busy core,
+/// and tools wait for an answer for at most a minute.
+pub const STAGES_SECONDS: RangeInclusive<f64> = 0.1..=30.0;
+
+/// The same where nobody says: thousands of tasks, as long as one waits at a prompt.
+pub const STAGES_SECONDS_DEFAULT: f64 = 1.0;
 
 /// JSON-RPC connections at a time; each may hold one request, one reply and one blocking thread.
 pub const MAX_RPC_CONNECTIONS: usize = 64;

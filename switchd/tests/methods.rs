@@ -268,6 +268,38 @@ fn the_books_of_a_pmd_add_up() {
 }
 
 #[test]
+fn the_stages_of_packets_are_timed_for_as_long_as_is_asked_for() {
+    let dir = directory();
+    let daemon = Daemon::start(dir.path(), TWO_PORTS);
+    for params in [json!({"seconds": 0.1}), json!({"pmd": 0, "seconds": 0.1})] {
+        let report = daemon.call("pmd_stages", params);
+        assert_eq!(report["seconds"], 0.1);
+        assert_eq!(report["pmds"].as_array().unwrap().len(), 1);
+        let pmd = &report["pmds"][0];
+        assert_eq!((&pmd["pmd"], &pmd["sampled_packets"]), (&json!(0), &json!(0)));
+        assert!(pmd["reading_cycles"].as_u64().unwrap() > 0, "it was on");
+        let stages = names(&pmd["stages"], "stage");
+        let wanted =
+            "fetch port parse exact megaflow miss actions deliver account".split_whitespace();
+        assert!(stages.iter().eq(wanted), "{stages:?}");
+    }
+    for (params, named, range) in [
+        (json!({"pmd": 1}), "`pmd`", "from 0 to 0, not 1"),
+        (json!({"pmd": -1}), "`pmd`", "from 0 to 0, not -1"),
+        (json!({"pmd": "all"}), "`pmd`", "a whole number"),
+        (json!({"seconds": 0.05}), "`seconds`", "from 0.1 to 30, not 0.05"),
+        (json!({"seconds": 31}), "`seconds`", "from 0.1 to 30, not 31"),
+        (json!({"seconds": "1"}), "`seconds`", "a number"),
+        (json!({"second": 1}), "\"second\"", "pmd, seconds"),
+    ] {
+        let (code, message) = daemon.refusal("pmd_stages", params);
+        assert_eq!(code, INVALID_PARAMS);
+        assert!(message.contains(named) && message.contains(range), "{message}");
+    }
+    daemon.stop();
+}
+
+#[test]
 fn the_exact_match_table_is_toggled_on_the_running_switch() {
     let dir = directory();
     let daemon = Daemon::start(dir.path(), "[cache]\nexact_match = false\n");

@@ -170,6 +170,12 @@ impl Accounts {
         self.books.of(Account::Tenant(TenantIndex::SYSTEM))
     }
 
+    /// Time in which the kernel ran something else so far.
+    #[inline]
+    pub(crate) fn stolen_cycles(&self) -> u64 {
+        self.books.of(Account::Stolen)
+    }
+
     /// Whether work for a tenant that cannot wait is to be dropped: it would be at the expense of
     /// one who has a better claim. An idle core drops nothing, nor does one without protection.
     pub(crate) fn is_over_share(&self, tenant: TenantIndex) -> bool {

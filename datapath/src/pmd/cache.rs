@@ -10,6 +10,7 @@ use tollgate_packet::FlowKey;
 use crate::limits::{EXACT_TRIM, LARGE_CACHE_MEGAFLOWS};
 use crate::megaflow::Megaflow;
 use crate::slow_path::{EvictionCause, Homebound};
+use crate::stages::Stage;
 
 /// Exact-match table in front of megaflows.
 #[derive(Debug)]
@@ -101,6 +102,17 @@ impl FlowCache {
     /// quota of the megaflow's owner.
     #[inline]
     pub(crate) fn lookup(&mut self, hash: u64, key: &FlowKey) -> Option<FlowSlot> {
+        self.lookup_in_stages(hash, key, |_| ())
+    }
+
+    /// The same; where the exact-match table does not know it, `lap` hears of the end of each stage.
+    #[inline]
+    pub(crate) fn lookup_in_stages(
+        &mut self,
+        hash: u64,
+        key: &FlowKey,
+        mut lap: impl FnMut(Stage),
+    ) -> Option<FlowSlot> {
         if self.exact_match
             && let Some(slot) = self.exact.lookup(hash, key)
             && self.megaflows.get(slot).is_some()
@@ -108,6 +120,14 @@ impl FlowCache {
             self.exact_hits += 1;
             return Some(slot);
         }
+        lap(Stage::Exact);
+        let slot = self.lookup_megaflow(hash, key);
+        lap(Stage::Megaflow);
+        slot
+    }
+
+    #[inline]
+    fn lookup_megaflow(&mut self, hash: u64, key: &FlowKey) -> Option<FlowSlot> {
         let (slot, probes) = self.megaflows.lookup(key)?;
         self.megaflow_hits += 1;
         self.subtable_probes += u64::from(probes);
@@ -127,6 +147,10 @@ impl FlowCache {
     pub(crate) fn count_repeat(&mut self) {
         let level = if self.exact_match { &mut self.exact_hits } else { &mut self.megaflow_hits };
         *level += 1;
+    }
+
+    pub(crate) fn exact_match(&self) -> bool {
+        self.exact_match
     }
 
     /// Turns the exact-match table on or off. Its entries stay, so that an entry is as old as it was

@@ -17,6 +17,8 @@ use crate::megaflow::{Megaflow, Op};
 use crate::pmd::frames::Frames;
 use crate::pmd::ports::{PortSlot, PortTable, RingRef};
 use crate::pmd::progress::{Progress, Ran};
+use crate::pmd::stopwatch::Stopwatch;
+use crate::stages::Stage;
 
 /// A copy that waits to be delivered.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +57,8 @@ pub(crate) struct Egress {
     /// What receivers owe for the layout of their buffers.
     receivers_pay: Vec<(TenantIndex, u64)>,
     pub(crate) notifications: u64,
+    /// Kept here because outputs are delivered from within action lists as well.
+    pub(crate) stopwatch: Stopwatch,
 }
 
 impl Egress {
@@ -73,6 +77,7 @@ impl Egress {
             interrupted: Vec::with_capacity(MAX_PORTS * MAX_QUEUE_PAIRS + 1),
             receivers_pay: Vec::with_capacity(MAX_PORTS * MAX_QUEUE_PAIRS),
             notifications: 0,
+            stopwatch: Stopwatch::new(),
         }
     }
 
@@ -305,11 +310,13 @@ impl Egress {
         ports: &mut PortTable,
         source: Source<'_>,
     ) {
+        self.stopwatch.lap(Stage::Actions, 0);
         let mut delivered = 0_u64;
         for first in 0..self.pending.len() {
             delivered += self.deliver_group(first, frames, ports, source);
         }
         source.counters.forwarded(delivered);
+        self.stopwatch.lap(Stage::Deliver, self.pending.len());
         self.pending.clear();
         self.pending_bytes = 0;
     }

@@ -22,6 +22,7 @@ mod progress;
 mod punt;
 mod received;
 mod run;
+mod stopwatch;
 mod task;
 mod tenants;
 

@@ -131,6 +131,10 @@ impl Pmd {
                 self.cache.set_exact_match(on);
                 None
             }
+            Mail::Stages(on) => {
+                self.egress.stopwatch.set_on(on, &self.shared.stages);
+                None
+            }
             Mail::Scheduler(config) => {
                 // The control side has validated it.
                 let _ = self.accounts.scheduler.set_config(config);

@@ -12,6 +12,7 @@ use crate::pmd::egress::{Egress, Source};
 use crate::pmd::port_decision::Simple;
 use crate::pmd::ports::PortTable;
 use crate::pmd::task::Tally;
+use crate::stages::Stage;
 
 /// What a run has moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,6 +45,7 @@ impl Pmd {
         let hashes = self.scratch.flow_hashes.get(first..end).unwrap_or_default();
         let (ports, burst) = (&mut self.ports, &self.burst);
         let mut moved = self.egress.send_run(port, first, hashes, burst, ports, source);
+        self.egress.stopwatch.lap(Stage::Deliver, moved.packets);
         let decisions = self.scratch.decisions.get(first..first + moved.packets);
         let mut frames = self.burst.frames_from(first);
         for alike in decisions.unwrap_or_default().chunk_by(|one, other| one == other) {
@@ -52,6 +54,7 @@ impl Pmd {
             let decision = alike.first().copied().flatten();
             tally.count(decision, alike.len() as u64, bytes, &self.cache, source.now_tsc);
         }
+        self.egress.stopwatch.lap(Stage::Account, 0);
         // As much as is worth a look at the clock.
         moved.is_late = moved.packets < len && tsc::now() >= deadline_tsc;
         moved

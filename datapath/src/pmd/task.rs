@@ -27,6 +27,8 @@ use crate::pmd::frames::{copy_frame, parse_packet};
 use crate::pmd::parked::{Decision, Job, Punt};
 use crate::pmd::ports::RingRef;
 use crate::pmd::progress::{Progress, Ran};
+use crate::pmd::stopwatch::Stopwatch;
+use crate::stages::Stage;
 
 /// What was found for each packet of a burst; never zeroed.
 #[derive(Debug)]
@@ -66,6 +68,7 @@ impl Pmd {
                 && ring_began_tsc < deadline_tsc
                 && !self.is_parked(turn.tenant)
             {
+                self.egress.stopwatch.start(ring_began_tsc, self.accounts.stolen_cycles());
                 served = self.serve_ring(turn, deadline_tsc);
             }
         }
@@ -93,6 +96,8 @@ impl Pmd {
         }
         self.accounts.lap_tenant(tenant);
         let now_tsc = self.accounts.last_tsc();
+        let stolen_cycles = self.accounts.stolen_cycles();
+        self.egress.stopwatch.finish(now_tsc, stolen_cycles, served, &self.shared.stages);
         if let Some(slot) = self.tenants.get_mut(tenant) {
             slot.learn_cost(served as u64, now_tsc.saturating_sub(ring_began_tsc));
             slot.work_since_tsc = now_tsc;
@@ -111,17 +116,23 @@ impl Pmd {
         };
         // One payer from here to the receivers' interrupts, so no boundary in between.
         let fetched = self.fetch(at, wanted, &counters);
-        if !self.decide_by_port(tenant, at) {
+        self.egress.stopwatch.lap(Stage::Fetch, fetched);
+        let is_decided = self.decide_by_port(tenant, at);
+        self.egress.stopwatch.lap(Stage::Port, fetched);
+        if !is_decided {
             self.classify(at);
             self.learn_port_decision(at);
             self.learn_classify_cost(tenant, fetched);
+            self.egress.stopwatch.lap(Stage::Account, 0);
         }
         let Forwarded { done, waits, is_cut } = self.forward(tenant, at, deadline_tsc, &counters);
         self.give_back(at, fetched - done);
         if self.complete(at) {
             self.egress.interrupt_sender(tenant);
         }
+        self.egress.stopwatch.lap(Stage::Fetch, 0);
         self.publish(tenant);
+        self.egress.stopwatch.lap(Stage::Deliver, 0);
         self.burst.clear();
         single_writer_add(&self.shared.packets, done as u64);
         single_writer_add(&self.shared.cut_tasks, u64::from(is_cut || done < fetched && !waits));
@@ -160,7 +171,8 @@ impl Pmd {
     /// Finds the decision for every packet of the burst, in stages over all of it, so that the cache
     /// misses of its packets overlap.
     fn classify(&mut self, at: RingRef) {
-        let Self { burst, cache, scratch, .. } = self;
+        let Self { burst, cache, scratch, egress, .. } = self;
+        let stopwatch = &mut egress.stopwatch;
         // All of them first: a field is not read back as part of a word right after it was written.
         burst.packets_mut().iter_mut().for_each(|packet| parse_packet(packet, at.port));
         let packets = burst.packets();
@@ -183,6 +195,7 @@ impl Pmd {
             };
             before = Some((&packet.key, *hash));
         }
+        stopwatch.lap(Stage::Parse, packets.len());
         let found = || packets.iter().zip(scratch.flow_hashes.iter()).zip(&repeats);
         let new = || found().filter(|(_, repeat)| !**repeat).map(|(new, _)| new);
         new().for_each(|(_, hash)| cache.prefetch_entry(*hash));
@@ -190,14 +203,12 @@ impl Pmd {
         if is_large {
             new().for_each(|(packet, hash)| cache.prefetch_megaflow(*hash, &packet.key));
         }
-        let mut last = None;
-        for (((packet, hash), repeat), decision) in found().zip(&mut scratch.decisions) {
-            if *repeat && last.is_some() {
-                cache.count_repeat();
-            } else {
-                last = cache.lookup(*hash, &packet.key);
-            }
-            *decision = last;
+        let keys = found().map(|((packet, hash), repeat)| (&packet.key, *hash, *repeat));
+        let to_find = keys.zip(&mut scratch.decisions);
+        if stopwatch.is_running() {
+            look_up_in_stages(cache, to_find, packets.len(), stopwatch);
+        } else {
+            look_up(cache, to_find, |_| ());
         }
         if is_large {
             let decisions = scratch.decisions.iter().take(packets.len()).flatten();
@@ -251,7 +262,9 @@ impl Pmd {
                     is_long || punted
                 }
                 None => {
+                    self.egress.stopwatch.lap(Stage::Actions, 0);
                     self.queue_miss(tenant, at, done, flow_hash, counters);
+                    self.egress.stopwatch.lap(Stage::Miss, 1);
                     true
                 }
             };
@@ -378,6 +391,44 @@ impl Pmd {
             polled.rest_until_tsc = tsc::now().saturating_add(cycles);
         }
     }
+}
+
+/// Looks up each key that is not as the one before it; `lap` hears of the end of each stage that a
+/// packet passes.
+#[inline(always)]
+fn look_up<'a>(
+    cache: &mut FlowCache,
+    to_find: impl Iterator<Item = ((&'a FlowKey, u64, bool), &'a mut Option<FlowSlot>)>,
+    mut lap: impl FnMut(Stage),
+) {
+    let mut last = None;
+    for ((key, hash, is_repeat), decision) in to_find {
+        if is_repeat && last.is_some() {
+            cache.count_repeat();
+        } else {
+            last = cache.lookup_in_stages(hash, key, &mut lap);
+        }
+        *decision = last;
+    }
+}
+
+/// The same, timed.
+#[cold]
+fn look_up_in_stages<'a>(
+    cache: &mut FlowCache,
+    to_find: impl Iterator<Item = ((&'a FlowKey, u64, bool), &'a mut Option<FlowSlot>)>,
+    packets: usize,
+    stopwatch: &mut Stopwatch,
+) {
+    // While the exact-match table is off it takes no time: what passes is the megaflows'.
+    let exact_match = cache.exact_match();
+    let of = |stage| if exact_match { stage } else { Stage::Megaflow };
+    let exact_before = cache.exact_hits;
+    look_up(cache, to_find, |stage| stopwatch.lap(of(stage), 0));
+    stopwatch.lap(of(Stage::Exact), 0);
+    let exact_hits = (cache.exact_hits - exact_before) as usize;
+    stopwatch.count(Stage::Exact, if exact_match { packets } else { 0 });
+    stopwatch.count(Stage::Megaflow, packets.saturating_sub(exact_hits));
 }
 
 /// What a run of packets of one megaflow adds to its counters.

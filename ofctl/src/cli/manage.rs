@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 
-use crate::limits::{TOP_INTERVALS_S, WEIGHTS};
+use crate::limits::{STAGES_SECONDS, TOP_INTERVALS_S, WEIGHTS};
 
 /// Only what JSON can carry and the switch can take: NaN and infinity would go out as null, which
 /// is no weight at all.
@@ -20,6 +20,14 @@ fn parse_interval(text: &str) -> Result<f64, String> {
     interval_s.filter(|interval_s| TOP_INTERVALS_S.contains(interval_s)).ok_or_else(|| {
         let (least, most) = TOP_INTERVALS_S.into_inner();
         format!("an interval is a number of seconds from {least} to {most}")
+    })
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let seconds: Option<f64> = text.parse().ok();
+    seconds.filter(|seconds| STAGES_SECONDS.contains(seconds)).ok_or_else(|| {
+        let (least, most) = STAGES_SECONDS.into_inner();
+        format!("it is a number of seconds from {least} to {most}")
     })
 }
 
@@ -231,6 +239,15 @@ pub(crate) struct SchedulerKnobs {
 pub(crate) enum PmdCommand {
     /// Where the cycles of each polling core went
     Stats,
+    /// Where the cycles of a packet go, stage by stage, timed on the running switch
+    Stages {
+        /// Polling core, counted from 0; default: all
+        #[arg(allow_hyphen_values = true)]
+        pmd: Option<u16>,
+        /// Seconds for which some of the tasks are timed, 0.1 to 30
+        #[arg(long, value_name = "N", default_value = "1", allow_hyphen_values = true, value_parser = parse_seconds)]
+        seconds: f64,
+    },
 }
 
 #[derive(Args, Clone, Copy, Debug)]

@@ -3,6 +3,7 @@
 mod flows;
 mod pcap;
 mod pmd;
+mod stages;
 mod top;
 mod trace;
 mod value;
@@ -47,6 +48,11 @@ pub(crate) fn run(cli: &Cli, command: &ManageCommand) -> anyhow::Result<()> {
         }
         C::Scheduler(command) => scheduler(command),
         C::Pmd(PmdCommand::Stats) => Call::new("pmd_stats", json!({}), pmd::stats),
+        C::Pmd(PmdCommand::Stages { pmd, seconds }) => {
+            let seconds = Some((*seconds).into());
+            let params = present([("pmd", pmd.map(Value::from)), ("seconds", seconds)]);
+            Call::new("pmd_stages", params, stages::stages)
+        }
         C::DumpMegaflows { bridge } => Call::new(
             "megaflow_list",
             present([("bridge", bridge.clone().map(Value::from))]),

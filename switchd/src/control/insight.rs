@@ -1,5 +1,9 @@
 //! What the pipeline knows, by the names of bridges and tenants.
 
+use std::time::Duration;
+
+use tollgate_datapath::PmdSnapshot;
+
 use super::{Refusal, Switch};
 use crate::pipeline::{BridgeId, MegaflowInfo, StationInfo, Trace, TraceError, TraceRequest};
 
@@ -15,6 +19,25 @@ pub struct MegaflowSummary {
 }
 
 impl Switch {
+    /// Has PMDs (one, or all) time the stages of some of their tasks for so long, and gives their
+    /// figures before and after. Others may ask at the same time.
+    ///
+    /// # Errors
+    /// When there is no such PMD, or the datapath has stopped.
+    pub fn sample_stages(
+        &self,
+        pmd: Option<usize>,
+        span: Duration,
+    ) -> Result<Vec<(PmdSnapshot, PmdSnapshot)>, Refusal> {
+        let sampling = self.datapath.sample_stages(pmd)?;
+        let before = self.datapath.pmd_snapshots();
+        std::thread::sleep(span);
+        let after = self.datapath.pmd_snapshots();
+        drop(sampling);
+        let spans = before.into_iter().zip(after);
+        Ok(spans.filter(|(before, _)| pmd.is_none_or(|pmd| pmd == before.pmd)).collect())
+    }
+
     fn bridge_id(&self, name: &str) -> Result<BridgeId, Refusal> {
         let registry = self.registry();
         let bridge = registry.bridges.get(name).map(|bridge| bridge.id);

@@ -5,6 +5,7 @@ mod controllers;
 mod flows;
 mod ports;
 mod scheduler;
+mod stages;
 mod stats;
 mod tenants;
 mod traces;
@@ -34,6 +35,7 @@ const METHODS: &[Method] = &[
     Method { name: "fdb_flush", call: flows::fdb_flush },
     Method { name: "fdb_list", call: flows::fdb_list },
     Method { name: "megaflow_list", call: flows::megaflows },
+    Method { name: "pmd_stages", call: stages::pmd_stages },
     Method { name: "pmd_stats", call: stats::pmd_stats },
     Method { name: "port_add", call: ports::add },
     Method { name: "port_list", call: ports::list },
