@@ -24,16 +24,19 @@ impl Durations {
         Self(grown.filter(|(_, count)| *count > 0).collect())
     }
 
-    /// What at least `share` of them do not exceed, in cycles: the upper end of a bucket. 0 of none.
-    pub(crate) fn quantile_cycles(&self, share: f64) -> u64 {
-        let count: u64 = self.0.values().sum();
-        let wanted = (count as f64 * share).ceil() as u64;
-        let mut seen = 0;
-        let bucket = self.0.iter().find(|(_, count)| {
-            seen += **count;
+    /// The length of what goes on at a random moment, in cycles: what is not exceeded in `share` of the
+    /// time that they take together; the upper end of a bucket. 0 of none. Whoever comes meets a long one
+    /// more often than there are long ones.
+    pub(crate) fn met_cycles(&self, share: f64) -> u64 {
+        let end = |least: u64| (2 * least).max(2) - 1;
+        let time = |(least, count): (&u64, &u64)| end(*least) as f64 * *count as f64;
+        let wanted = self.0.iter().map(time).sum::<f64>() * share;
+        let mut seen = 0.0;
+        let bucket = self.0.iter().find(|bucket| {
+            seen += time(*bucket);
             seen >= wanted
         });
-        bucket.map_or(0, |(least, _)| (2 * least).max(2) - 1)
+        bucket.map_or(0, |(least, _)| end(*least))
     }
 }
 
@@ -44,13 +47,14 @@ mod tests {
     use super::Durations;
 
     #[test]
-    fn a_quantile_is_of_what_was_added() -> anyhow::Result<()> {
+    fn a_quantile_is_of_the_time_of_what_was_added() -> anyhow::Result<()> {
         let before = Durations::read(&json!([[0, 5], [1024, 1000]]))?;
         let after = Durations::read(&json!([[0, 6], [256, 98], [1024, 1000], [65536, 1]]))?;
         let grown = after.since(&before);
-        let quantiles = [0.01, 0.5, 0.99, 1.0].map(|share| grown.quantile_cycles(share));
-        assert_eq!(quantiles, [1, 511, 511, 131_071]);
-        assert_eq!(Durations::default().quantile_cycles(0.99), 0);
+        // One cycle, 98 times 511, and once 131 071.
+        let met = [0.0, 0.27, 0.28, 0.99, 1.0].map(|share| grown.met_cycles(share));
+        assert_eq!(met, [1, 511, 131_071, 131_071, 131_071]);
+        assert_eq!(Durations::default().met_cycles(0.99), 0);
         assert!(Durations::read(&json!({"no": "list"})).is_err());
         Ok(())
     }

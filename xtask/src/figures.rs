@@ -130,8 +130,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     } else {
         Plan {
             repetitions: 5,
-            warm_up: Duration::from_secs(2),
-            measured: Duration::from_secs(5),
+            warm_up: Duration::from_millis(500),
+            measured: Duration::from_secs(2),
             toggles: 1300,
             held: Duration::from_secs(60),
         }

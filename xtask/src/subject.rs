@@ -37,6 +37,8 @@ pub(crate) struct Cost {
 /// A switch with one PMD and one bridge.
 pub(crate) trait Subject {
     fn name(&self) -> &'static str;
+    /// The process that polls.
+    fn pid(&self) -> u32;
     /// Adds a port that the switch listens on; where there are tenants, it is `tenant`'s.
     fn add_port(&mut self, port: &str, tenant: &str) -> anyhow::Result<()>;
     /// Adds a port that stands for a network card: what enters there is for others. A switch that
@@ -98,6 +100,10 @@ impl Tollgate {
 impl Subject for Tollgate {
     fn name(&self) -> &'static str {
         "Tollgate"
+    }
+
+    fn pid(&self) -> u32 {
+        self.switch.pid()
     }
 
     fn add_port(&mut self, port: &str, tenant: &str) -> anyhow::Result<()> {
@@ -226,6 +232,10 @@ impl OvsDpdk {
 impl Subject for OvsDpdk {
     fn name(&self) -> &'static str {
         "OVS-DPDK"
+    }
+
+    fn pid(&self) -> u32 {
+        self.ovs.pid()
     }
 
     fn add_port(&mut self, port: &str, _tenant: &str) -> anyhow::Result<()> {

@@ -4,6 +4,8 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use rustix::io::Errno;
+use rustix::process::{Pid, setpriority_process};
 
 /// What the threads of process `pid` whose names begin with one of `names` have used.
 ///
@@ -28,6 +30,26 @@ pub(crate) fn cpu_time(pid: u32, names: &[&str]) -> anyhow::Result<Duration> {
     Ok(total)
 }
 
+/// Sets the nice value of the threads of process `pid` but for those whose names begin with `spared`.
+///
+/// # Errors
+/// The process is gone, or this user may not.
+pub(crate) fn set_nice(pid: u32, spared: &str, nice: i32) -> anyhow::Result<()> {
+    let directory = format!("/proc/{pid}/task");
+    for thread in fs::read_dir(&directory).with_context(|| format!("no {directory}"))? {
+        let thread = thread?;
+        let Ok(name) = fs::read_to_string(thread.path().join("comm")) else { continue };
+        let id = thread.file_name().to_str().and_then(|id| id.parse().ok()).and_then(Pid::from_raw);
+        let Some(id) = id.filter(|_| !name.starts_with(spared)) else { continue };
+        match setpriority_process(Some(id), nice) {
+            // It has ended meanwhile.
+            Ok(()) | Err(Errno::SRCH) => {}
+            Err(error) => return Err(error).with_context(|| format!("nice {nice} for {name}")),
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
@@ -50,6 +72,8 @@ mod tests {
             thread::yield_now();
         }
         assert_eq!(cpu_time(pid, &["slow-path"])?, Duration::ZERO);
+        set_nice(pid, "", 19)?;
+        assert!(set_nice(u32::MAX, "", 19).is_err());
         drop(end);
         let _ = worker.join();
         assert!(cpu_time(u32::MAX, &[""]).is_err());

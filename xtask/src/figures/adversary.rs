@@ -1,5 +1,7 @@
 //! Neighbours that a victim may have: their flows and their traffic.
 
+use std::time::Duration;
+
 use super::bench::{UPLINK, neighbour_ports, ports_but_victims};
 use crate::generator::Mode;
 use crate::rules;
@@ -42,7 +44,8 @@ pub(super) enum Flows {
     Drop,
     /// A copy to every other port but the victim's: 64 of them, with a guest each.
     Broadcast,
-    /// So many rewrites of an address.
+    /// So many rewrites of an address (as many passes as OVS allows there, which does but the last of
+    /// the rewrites).
     Rewrites(u32),
     /// So many rewrites, and then to a port of the victim's, which must not be there: all work and no
     /// delivery.
@@ -156,6 +159,11 @@ impl Adversary {
         [if self.from_uplink { UPLINK.to_owned() } else { own }, to]
     }
 
+    /// How long its flows take to be known: the slow path has half a core for that.
+    pub(super) fn warm_up(&self) -> Duration {
+        if self.name == FLOWS_50K.name { Duration::from_secs(2) } else { Duration::ZERO }
+    }
+
     /// Its flows between the ports `from` and `to`.
     pub(super) fn flows(&self, from: &str, to: &str, ovs: bool) -> Vec<String> {
         match self.flows {
@@ -166,6 +174,7 @@ impl Adversary {
                 let outputs: Vec<_> = others.map(|port| format!("output:{port}")).collect();
                 vec![format!("in_port={from},actions={}", outputs.join(","))]
             }
+            Flows::Rewrites(_) if ovs => tracked_passes(from, to, OVS_PASSES_MAX),
             Flows::Rewrites(count) => rewrites(from, to, count),
             Flows::RewritesToNobody(count) => rewrites(from, ABSENT, count),
             Flows::Masks(masks) => rules::many_masks(from, to, masks),
@@ -182,13 +191,15 @@ fn rewrites(from: &str, to: &str, count: u32) -> Vec<String> {
     vec![format!("ip,in_port={from},actions={},output:{to}", rewrites.join(","))]
 }
 
+/// OVS drops what passes through its datapath more often, 6 times with the first.
+const OVS_PASSES_MAX: u32 = 5;
+
 fn tracked_passes(from: &str, to: &str, passes: u32) -> Vec<String> {
     let table = |pass: u32| {
-        let ingress = if pass == 0 { format!(",in_port={from}") } else { String::new() };
         let next = pass + 1;
-        format!("table={pass},ip{ingress},actions=ct(table={next},zone={next})")
+        format!("table={pass},ip,in_port={from},actions=ct(table={next},zone={next})")
     };
-    let last = format!("table={passes},ip,actions=output:{to}");
+    let last = format!("table={passes},ip,in_port={from},actions=output:{to}");
     (0..passes).map(table).chain([last]).collect()
 }
 

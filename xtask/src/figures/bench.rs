@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use indicatif::ProgressBar;
-use rustix::process::setpriority_process;
+use rustix::process::{geteuid, setpriority_process};
 use serde_json::json;
 
 use super::adversary::{Adversary, Flows, SMALL_BYTES};
@@ -15,6 +15,7 @@ use crate::interrupt::Interrupt;
 use crate::machine::Cores;
 use crate::ovs::Ovs;
 use crate::subject::{Cost, OvsDpdk, Subject, Tollgate};
+use crate::threads;
 
 /// Neighbours that can be there at once.
 pub(super) const NEIGHBOURS: usize = 32;
@@ -182,6 +183,9 @@ impl Bench {
 
     /// The same with round trips, and with the counters of the whole run: read before and after it,
     /// because a generator on the management's core may keep an answer back for longer than it lasts.
+    ///
+    /// Three want the two cores: what decides on flows beside the PMD gives way to the generator once
+    /// flows are decided on, of either switch, or the latency would be that of a generator kept waiting.
     pub(super) fn run_whole(
         &mut self,
         variant: Variant,
@@ -194,7 +198,12 @@ impl Bench {
         let victim = Some(Mode::RoundTrips(victim_rate));
         let load = self.load(variant, victim, neighbours, self.plan.measured)?;
         let before = self.cycles(variant)?;
-        let outcome = load.start()?.finish()?;
+        let warm_up = load.warm_up;
+        let running = load.start()?;
+        self.interrupt.sleep(warm_up, |_| ())?;
+        self.give_way(variant, true)?;
+        let outcome = running.finish()?;
+        self.give_way(variant, false)?;
         let after = self.cycles(variant)?;
         self.subject(variant)?.pause()?;
         check_victim(&outcome)?;
@@ -290,7 +299,9 @@ impl Bench {
         neighbours: &[Adversary],
         measured: Duration,
     ) -> anyhow::Result<Load> {
-        let (core, warm_up) = (self.cores.peers, self.plan.warm_up);
+        let core = self.cores.peers;
+        let warm_ups = neighbours.iter().map(Adversary::warm_up);
+        let warm_up = warm_ups.max().unwrap_or_default().max(self.plan.warm_up);
         let subject = self.subject(variant)?;
         let mut pairs = Vec::new();
         if let Some(mode) = victim {
@@ -320,6 +331,16 @@ impl Bench {
         }
         let interval = Duration::from_millis(50);
         Ok(Load { pairs, listeners, warm_up, measured, interval, core })
+    }
+
+    /// Whether the threads of a switch that do not poll are the least important of all, or as important
+    /// as the generator. Without root they stay as they are.
+    fn give_way(&mut self, variant: Variant, yes: bool) -> anyhow::Result<()> {
+        if !geteuid().is_root() {
+            return Ok(());
+        }
+        let pid = self.subject(variant)?.pid();
+        threads::set_nice(pid, "pmd", if yes { 19 } else { -20 })
     }
 
     pub(super) fn cycles(&self, variant: Variant) -> anyhow::Result<Option<Cycles>> {
