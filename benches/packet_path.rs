@@ -2,38 +2,40 @@
 //! one machine, for comparing a change with its base on that machine.
 #![allow(missing_docs)]
 
+#[path = "shared/frames.rs"]
+mod frames;
+#[path = "shared/rings.rs"]
+mod rings;
+
 use std::hint::black_box;
+use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use etherparse::PacketBuilder;
+use proving_ground::instructions::PACKETS;
 use tollgate_accel::hash::HashSecret;
 use tollgate_classifier::{ExactTable, MegaflowCache};
+use tollgate_datapath::bench::BusyTurns;
 use tollgate_packet::edit::{self, Edit};
 use tollgate_packet::parse::parse;
 use tollgate_packet::{FlowKey, FlowMask, FlowMatch, HeaderBuf, HeaderField, PortIndex};
 use tollgate_policy::{Scheduler, SchedulerConfig, TenantIndex, Weight};
 
-fn frame(port: u16) -> Vec<u8> {
-    let builder = PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2])
-        .ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
-        .udp(port, 9);
-    let mut frame = Vec::new();
-    builder.write(&mut frame, &[0; 18]).expect("a vector takes every byte");
-    frame
-}
-
-fn key(port: u16) -> FlowKey {
-    let frame = frame(port);
-    parse(&frame, frame.len() as u32, PortIndex(1)).key
-}
+use frames::{key, tcp_ipv6, udp_ipv4, udp_ipv4_in_vlan};
+use rings::Rings;
 
 fn headers(c: &mut Criterion) {
-    let frame = frame(7);
     let mut group = c.benchmark_group("header");
     group.throughput(Throughput::Elements(1));
-    group.bench_function("parse udp over ipv4", |b| {
-        b.iter(|| parse(black_box(&frame), frame.len() as u32, PortIndex(1)));
-    });
+    for (kind, frame) in [
+        ("udp over ipv4", udp_ipv4(7)),
+        ("udp over ipv4 in a vlan", udp_ipv4_in_vlan(7)),
+        ("tcp over ipv6", tcp_ipv6(7)),
+    ] {
+        group.bench_function(format!("parse {kind}"), |b| {
+            b.iter(|| parse(black_box(&frame), frame.len() as u32, PortIndex(1)));
+        });
+    }
+    let frame = udp_ipv4(7);
     let parsed = parse(&frame, frame.len() as u32, PortIndex(1));
     group.bench_function("set_field ip_dst with checksums", |b| {
         let mut header = HeaderBuf::from_frame(&frame);
@@ -50,7 +52,7 @@ fn lookups(c: &mut Criterion) {
     for flows in [1_u16, 1000, 50_000] {
         let mut megaflows = MegaflowCache::new(65_536, 64, HashSecret::random());
         let mut exact = ExactTable::new(131_072, 2, HashSecret::random());
-        let keys: Vec<FlowKey> = (0..flows).map(key).collect();
+        let keys: Vec<FlowKey> = (0..flows).map(|port| key(&udp_ipv4(port))).collect();
         let mask = FlowMask(FlowKey {
             in_port: u32::MAX,
             eth_type: u16::MAX,
@@ -74,7 +76,43 @@ fn lookups(c: &mut Criterion) {
     group.finish();
 }
 
-fn turns(c: &mut Criterion) {
+/// The time of `step` alone, `rounds` times, each after `refill`.
+fn timed<T>(
+    of: &mut T,
+    rounds: u64,
+    refill: impl Fn(&mut T),
+    step: impl Fn(&mut T) -> u64,
+) -> Duration {
+    let round = |_| {
+        refill(of);
+        let start = Instant::now();
+        assert_eq!(step(of), PACKETS as u64);
+        start.elapsed()
+    };
+    (0..rounds).map(round).sum()
+}
+
+fn bursts(c: &mut Criterion) {
+    let mut group = c.benchmark_group("bursts");
+    group.throughput(Throughput::Elements(PACKETS as u64));
+    for frame_bytes in [60, 1496] {
+        let mut rings = Rings::new(frame_bytes);
+        rings.copy();
+        group.bench_function(format!("from ring to ring, {frame_bytes} bytes"), |b| {
+            b.iter_custom(|n| timed(&mut rings, n, Rings::refill, |rings| rings.copy() as u64));
+        });
+    }
+    for idle in [0, 100] {
+        let mut turns = BusyTurns::new(idle);
+        turns.turns();
+        group.bench_function(format!("decided by the port, beside {idle} idle"), |b| {
+            b.iter_custom(|n| timed(&mut turns, n, BusyTurns::refill, BusyTurns::turns));
+        });
+    }
+    group.finish();
+}
+
+fn schedules(c: &mut Criterion) {
     let mut group = c.benchmark_group("scheduler");
     for tenants in [2_u16, 100] {
         let config = SchedulerConfig::default();
@@ -96,5 +134,5 @@ fn turns(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, headers, lookups, turns);
+criterion_group!(benches, headers, lookups, bursts, schedules);
 criterion_main!(benches);
