@@ -24,5 +24,8 @@ pub(crate) const HELLO_MAX: Duration = Duration::from_secs(5);
 /// characters.
 pub(crate) const FLOW_FILE_MAX_BYTES: u64 = 4 << 30;
 
+/// Longest recording of a scheduler that is read: the largest has 131072 events of some 60 characters.
+pub(crate) const TRACE_FILE_MAX_BYTES: u64 = 64 << 20;
+
 /// Bytes of flow-mods handed to the socket at once.
 pub(crate) const SEND_CHUNK_BYTES: usize = 256 << 10;

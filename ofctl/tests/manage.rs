@@ -118,6 +118,13 @@ fn every_command_calls_its_method_with_the_parameters_given_and_no_others() {
             "pmd_stages",
             json!({"pmd": 1, "seconds": 0.5}),
         ),
+        (&["pmd", "trace", "start", "1"], "pmd_trace_start", json!({"pmd": 1})),
+        (
+            &["pmd", "trace", "start", "0", "--events=70"],
+            "pmd_trace_start",
+            json!({"pmd": 0, "events": 70}),
+        ),
+        (&["--json", "pmd", "trace", "read", "0"], "pmd_trace_read", json!({"pmd": 0})),
         (
             &["trace", "br0", "in_port=vm1,tcp,nw_dst=10.0.0.2"],
             "trace",

@@ -300,6 +300,49 @@ fn the_stages_of_packets_are_timed_for_as_long_as_is_asked_for() {
 }
 
 #[test]
+fn a_pmds_scheduler_is_recorded_once_at_a_time_and_read_once() {
+    let dir = directory();
+    let daemon = Daemon::start(dir.path(), TWO_PORTS);
+    for (params, named) in [
+        (json!({}), "`pmd` is missing: it must be a whole number from 0 to 0"),
+        (json!({"pmd": 1}), "`pmd` must be a whole number from 0 to 0, not 1"),
+        (json!({"pmd": -1}), "`pmd`"),
+        (json!({"pmd": "0"}), "`pmd`"),
+        (json!({"pmd": 0, "colour": 1}), "\"colour\""),
+    ] {
+        for method in ["pmd_trace_start", "pmd_trace_read"] {
+            let (code, message) = daemon.refusal(method, params.clone());
+            assert!(code == INVALID_PARAMS && message.contains(named), "{method}: {message}");
+        }
+    }
+    for events in [json!(0), json!(131_073), json!(u64::MAX), json!(1.5), json!("many")] {
+        let params = json!({"pmd": 0, "events": events});
+        let (code, message) = daemon.refusal("pmd_trace_start", params);
+        assert!(code == INVALID_PARAMS && message.contains("`events` must be"), "{message}");
+        assert!(message.contains("from 1 to 131072"), "{message}");
+    }
+    let nothing = daemon.refusal("pmd_trace_read", json!({"pmd": 0}));
+    assert!(nothing.0 == REFUSED && nothing.1.contains("records nothing"), "{nothing:?}");
+
+    let started = daemon.call("pmd_trace_start", json!({"pmd": 0}));
+    assert_eq!(started, json!({"pmd": 0, "events": 65536}));
+    let (code, message) = daemon.refusal("pmd_trace_start", json!({"pmd": 0, "events": 5}));
+    assert!(code == REFUSED && message.contains("PMD 0 has a recording already"), "{message}");
+    // What is set ends it.
+    daemon.call("tenant_set", json!({"tenant": "vm2", "weight": 3}));
+    let read = daemon.call("pmd_trace_read", json!({"pmd": 0}));
+    assert_eq!((&read["pmd"], &read["recording"]["ended"]), (&json!(0), &json!("settings")));
+    assert_eq!(read["tenants"], json!({"1": "vm1", "2": "vm2"}));
+    let weights = read["recording"]["start"]["tenants"].as_array().unwrap();
+    assert!(weights.iter().all(|tenant| tenant["weight_thousandths"] == 1000), "as it began");
+    assert!(read["tsc_hz"].as_u64().unwrap() > 100_000_000);
+    assert_eq!(daemon.refusal("pmd_trace_read", json!({"pmd": 0})), nothing);
+    // One that is never read costs nobody an orderly end.
+    daemon.call("pmd_trace_start", json!({"pmd": 0, "events": 131_072}));
+    daemon.stop();
+}
+
+#[test]
 fn the_exact_match_table_is_toggled_on_the_running_switch() {
     let dir = directory();
     let daemon = Daemon::start(dir.path(), "[cache]\nexact_match = false\n");

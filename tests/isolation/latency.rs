@@ -43,7 +43,7 @@ pub(crate) fn tail() -> anyhow::Result<()> {
 }
 
 /// What the books grow by while the victim sends so many frames, each when the one before has arrived.
-fn one_by_one(scene: &mut Scene, frames: usize) -> anyhow::Result<Books> {
+pub(crate) fn one_by_one(scene: &mut Scene, frames: usize) -> anyhow::Result<Books> {
     scene.refill()?;
     let before = scene.books()?;
     for sent in 0..frames {

@@ -8,6 +8,7 @@ mod costs;
 #[allow(dead_code)]
 mod guest;
 mod latency;
+mod recorded;
 mod scene;
 mod shares;
 mod storms;
@@ -37,6 +38,7 @@ promises! {
     daemon_held: survival::daemon_held;
     debt_survives: survival::debt_survives;
     uplink_flood: uplink::uplink_flood;
+    trace_replays: recorded::trace_replays;
     idle_ports: costs::idle_ports;
     overhead: costs::overhead;
     stats_harmless: costs::stats_harmless;

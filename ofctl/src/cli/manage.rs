@@ -235,7 +235,7 @@ pub(crate) struct SchedulerKnobs {
     pub(crate) horizon_cycles: Option<u64>,
 }
 
-#[derive(Clone, Copy, Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 pub(crate) enum PmdCommand {
     /// Where the cycles of each polling core went
     Stats,
@@ -247,6 +247,38 @@ pub(crate) enum PmdCommand {
         /// Seconds for which some of the tasks are timed, 0.1 to 30
         #[arg(long, value_name = "N", default_value = "1", allow_hyphen_values = true, value_parser = parse_seconds)]
         seconds: f64,
+    },
+    /// What a polling core's scheduler is told and says: record it, and see whether the simulator's
+    /// says the same
+    #[command(subcommand)]
+    Trace(PmdTraceCommand),
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum PmdTraceCommand {
+    /// Start to record
+    ///
+    /// The recording ends when it is full, when it is read, or when a tenant, a knob or the protection
+    /// is changed.
+    Start {
+        /// Polling core, counted from 0
+        pmd: u16,
+        /// Most events to record, some five for each turn, at most 131072; default: 65536
+        #[arg(long, value_name = "N")]
+        events: Option<u64>,
+    },
+    /// End the recording and take it: a summary, or with --json all of it
+    Read {
+        /// Polling core, counted from 0
+        pmd: u16,
+        /// Write all of it to this file, beside the summary
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Put a recording to the simulator's scheduler, and say where the two disagree
+    Check {
+        /// What `read` has written; - is standard input
+        file: PathBuf,
     },
 }
 

@@ -3,6 +3,7 @@
 mod flows;
 mod pcap;
 mod pmd;
+mod pmd_trace;
 mod stages;
 mod top;
 mod trace;
@@ -35,6 +36,7 @@ pub(crate) fn run(cli: &Cli, command: &ManageCommand) -> anyhow::Result<()> {
     use ManageCommand as C;
     let Call { method, params, view } = match command {
         C::Trace(trace) => return trace::run(cli, trace),
+        C::Pmd(PmdCommand::Trace(command)) => return pmd_trace::run(cli, command),
         C::Top(top) => return top::run(cli, top),
         C::Bridge(command) => bridge(command),
         C::Port(command) => port(command),

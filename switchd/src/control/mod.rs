@@ -8,6 +8,7 @@ mod insight;
 mod links;
 mod of_bridge;
 mod ports;
+mod recordings;
 mod registry;
 mod scheduler;
 mod tenants;

@@ -4,6 +4,7 @@ mod bridges;
 mod controllers;
 mod flows;
 mod ports;
+mod recordings;
 mod scheduler;
 mod stages;
 mod stats;
@@ -37,6 +38,8 @@ const METHODS: &[Method] = &[
     Method { name: "megaflow_list", call: flows::megaflows },
     Method { name: "pmd_stages", call: stages::pmd_stages },
     Method { name: "pmd_stats", call: stats::pmd_stats },
+    Method { name: "pmd_trace_read", call: recordings::read },
+    Method { name: "pmd_trace_start", call: recordings::start },
     Method { name: "port_add", call: ports::add },
     Method { name: "port_list", call: ports::list },
     Method { name: "port_remove", call: ports::remove },

@@ -94,12 +94,21 @@ impl Params {
         let number = value.as_u64().and_then(|number| T::try_from(number).ok());
         match number.filter(|number| allowed.contains(number)) {
             Some(number) => Ok(Some(number)),
-            None => {
-                let wanted =
-                    format!("a whole number from {} to {}", allowed.start(), allowed.end());
-                Err(wrong(name, &wanted, &value))
-            }
+            None => Err(wrong(name, &whole_number(&allowed), &value)),
         }
+    }
+
+    /// A whole number within `allowed` that must be there.
+    ///
+    /// # Errors
+    /// When it is absent or something else.
+    pub fn integer<T: TryFrom<u64> + PartialOrd + Display>(
+        &mut self,
+        name: &'static str,
+        allowed: RangeInclusive<T>,
+    ) -> Result<T, RpcError> {
+        let wanted = whole_number(&allowed);
+        self.optional_integer(name, allowed)?.ok_or_else(|| missing(name, &wanted))
     }
 
     /// A number that may be absent.
@@ -152,6 +161,10 @@ pub(crate) fn refused_value(name: &str, reason: impl Display) -> RpcError {
     RpcError::invalid_params(format!("parameter `{name}`: {reason}"))
 }
 
+fn whole_number<T: Display>(allowed: &RangeInclusive<T>) -> String {
+    format!("a whole number from {} to {}", allowed.start(), allowed.end())
+}
+
 fn missing(name: &str, wanted: &str) -> RpcError {
     RpcError::invalid_params(format!("parameter `{name}` is missing: it must be {wanted}"))
 }
@@ -183,6 +196,7 @@ mod tests {
             params(json!({"name": 7})).text("name").unwrap_err(),
             params(json!({"name": 70000})).optional_integer("name", 1..=8_u16).unwrap_err(),
             params(json!({"name": 1.5})).optional_integer("name", 1..=8_u16).unwrap_err(),
+            params(json!({})).integer("name", 1..=8_u16).unwrap_err(),
             params(json!({"name": "1"})).optional_number("name").unwrap_err(),
             params(json!({"name": "yes"})).boolean("name").unwrap_err(),
             params(json!({"name": "one"})).texts("name").unwrap_err(),
@@ -193,6 +207,7 @@ mod tests {
             "a string, not 7",
             "from 1 to 8, not 70000",
             "from 1 to 8, not 1.5",
+            "missing: it must be a whole number from 1 to 8",
             "a number, not \"1\"",
             "true or false, not \"yes\"",
             "an array of strings, not \"one\"",
