@@ -16,81 +16,130 @@
 //! cycles makes about q x / bound on the last one.
 
 use crate::limits::{BACKOFF_CYCLES_MIN, BACKOFF_LEVELS, BACKOFF_SILENCE_PARTS};
-use crate::list::{Links, List};
 
 /// Looks are paced to get round in 7/8 of a level's time, so that each finds its queue before it
 /// is due although turns differ in length.
 const PACE: (u64, u64) = (8, 7);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    /// Not polled: unknown, or it has work and is served in turns.
-    Nowhere,
-    Hot,
-    Level(u8),
-}
+const NOBODY: u16 = u16::MAX;
 
-#[derive(Clone, Copy, Debug)]
-struct Queue {
-    place: Place,
+/// A level of none: the queue is looked at every turn.
+const HOT: u8 = BACKOFF_LEVELS as u8;
+/// Not polled: unknown, or it has work and is served in turns.
+const NOWHERE: u8 = u8::MAX;
+
+/// All that a look needs of a queue, on one cache line if the note is small: a task pushes it out
+/// of the core's first cache between two looks.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+struct Queue<N> {
+    note: N,
     /// When it was found empty after it had work.
     silent_since_cycles: u64,
     looked_at_cycles: u64,
+    /// Its neighbours in the circle that it is in.
+    before: u16,
+    after: u16,
+    /// A level, [`HOT`] or [`NOWHERE`].
+    place: u8,
 }
 
-/// Queues that are looked at equally often, those first that were looked at longest ago.
+/// Queues that are looked at equally often, in a circle: it begins with the one that was looked at
+/// longest ago. To move that to the end is to begin with the next.
+#[derive(Clone, Copy, Debug)]
+struct Circle {
+    first: u16,
+    count: u16,
+}
+
+impl Circle {
+    const EMPTY: Self = Self { first: NOBODY, count: 0 };
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Level {
     interval_cycles: u64,
-    queues: List,
-    count: u64,
+    /// How long a silence keeps a queue here.
+    silence_cycles_max: u64,
     /// Cycles times queues not yet spent on looks; one costs 7/8 of `interval_cycles`.
     pace: u64,
+    circle: Circle,
 }
 
-/// When to look at each of many queues. Queues are numbered by the caller, from 0.
+/// When to look at each of many queues. Queues are numbered by the caller, from 0; what a look needs
+/// to know of one is the caller's `N`ote on it, which is kept where the look comes by anyway.
 ///
 /// [`scan`](Self::scan) takes a few steps for the levels and one for each queue looked at, whatever
 /// the number of the others; nothing is allocated after construction.
 #[derive(Clone, Debug)]
-pub struct Backoff {
-    queues: Box<[Queue]>,
-    links: Links,
-    hot: List,
-    levels: [Level; BACKOFF_LEVELS],
+pub struct Backoff<N = ()> {
+    queues: Box<[Queue<N>]>,
+    hot: Circle,
+    hot_silence_cycles: u64,
     scanned_cycles: u64,
+    /// Bit per level that has queues.
+    occupied: u8,
+    levels: [Level; BACKOFF_LEVELS],
 }
 
-impl Backoff {
+const _: () = assert!(BACKOFF_LEVELS <= 8, "a bit for each");
+
+impl<N: Default> Backoff<N> {
     /// For queues 0 to `queues - 1`, none of them polled yet, each of which is to be seen at most
     /// `late_cycles_max` after it has work (no less than [`BACKOFF_CYCLES_MIN`]) by a caller that
     /// scans every turn.
     #[must_use]
     pub fn new(queues: u16, late_cycles_max: u64) -> Self {
-        let unknown = Queue { place: Place::Nowhere, silent_since_cycles: 0, looked_at_cycles: 0 };
+        let unknown = |_| Queue {
+            note: N::default(),
+            silent_since_cycles: 0,
+            looked_at_cycles: 0,
+            before: NOBODY,
+            after: NOBODY,
+            place: NOWHERE,
+        };
         let mut interval_cycles = late_cycles_max.max(BACKOFF_CYCLES_MIN);
-        let mut levels =
-            [Level { interval_cycles, queues: List::EMPTY, count: 0, pace: 0 }; BACKOFF_LEVELS];
+        let mut silence_cycles_max = u64::MAX;
+        let empty = Level { interval_cycles, silence_cycles_max, pace: 0, circle: Circle::EMPTY };
+        let mut levels = [empty; BACKOFF_LEVELS];
         for level in levels.iter_mut().rev() {
-            level.interval_cycles = interval_cycles;
+            *level = Level { interval_cycles, silence_cycles_max, ..empty };
+            // The one below ends where this begins.
+            silence_cycles_max = interval_cycles.saturating_mul(BACKOFF_SILENCE_PARTS);
             interval_cycles /= 2;
         }
         Self {
-            queues: vec![unknown; usize::from(queues)].into(),
-            links: Links::new(queues),
-            hot: List::EMPTY,
-            levels,
+            queues: (0..queues).map(unknown).collect(),
+            hot: Circle::EMPTY,
+            hot_silence_cycles: silence_cycles_max,
             scanned_cycles: 0,
+            occupied: 0,
+            levels,
         }
+    }
+}
+
+impl<N> Backoff<N> {
+    /// What is kept of each queue, the note included.
+    pub const QUEUE_BYTES: usize = size_of::<Queue<N>>();
+
+    /// The note on a queue; `None` if its number is too large.
+    pub fn note_mut(&mut self, queue: u16) -> Option<&mut N> {
+        self.queues.get_mut(usize::from(queue)).map(|entry| &mut entry.note)
+    }
+
+    /// Whether a queue is polled.
+    pub fn is_polled(&self, queue: u16) -> bool {
+        self.queues.get(usize::from(queue)).is_some_and(|entry| entry.place != NOWHERE)
     }
 
     /// Polls a queue from now on, and every turn at first: it is new, or has just been served until
     /// it was empty. Without effect for one that is polled.
     pub fn emptied(&mut self, queue: u16, now_cycles: u64) {
         let Some(entry) = self.queues.get_mut(usize::from(queue)) else { return };
-        if entry.place == Place::Nowhere {
+        if entry.place == NOWHERE {
             entry.silent_since_cycles = now_cycles;
-            self.put(queue, Place::Hot, now_cycles);
+            self.put(queue, HOT, now_cycles);
         }
     }
 
@@ -98,38 +147,49 @@ impl Backoff {
     /// not polled.
     pub fn remove(&mut self, queue: u16) {
         let Some(entry) = self.queues.get_mut(usize::from(queue)) else { return };
-        match std::mem::replace(&mut entry.place, Place::Nowhere) {
-            Place::Nowhere => {}
-            Place::Hot => {
-                self.links.remove(&mut self.hot, queue);
-            }
-            Place::Level(level) => {
-                if let Some(level) = self.levels.get_mut(usize::from(level)) {
-                    self.links.remove(&mut level.queues, queue);
-                    level.count -= 1;
-                }
-            }
+        let (before, after) = (entry.before, entry.after);
+        let place = std::mem::replace(&mut entry.place, NOWHERE);
+        if place == NOWHERE {
+            return;
+        }
+        if let Some(entry) = self.queues.get_mut(usize::from(before)) {
+            entry.after = after;
+        }
+        if let Some(entry) = self.queues.get_mut(usize::from(after)) {
+            entry.before = before;
+        }
+        let circle = self.circle_mut(place);
+        circle.count -= 1;
+        if circle.count == 0 {
+            *circle = Circle::EMPTY;
+            self.occupied &= !bit(place);
+        } else if circle.first == queue {
+            circle.first = after;
         }
     }
 
     /// Looks at every queue that is due: `has_work` says whether it has work, in which case it is
     /// polled no more until [`emptied`](Self::emptied). Each queue is looked at once at most.
     #[inline]
-    pub fn scan(&mut self, now_cycles: u64, mut has_work: impl FnMut(u16) -> bool) {
+    pub fn scan(&mut self, now_cycles: u64, mut has_work: impl FnMut(u16, &mut N) -> bool) {
         let elapsed_cycles = now_cycles.saturating_sub(self.scanned_cycles);
         self.scanned_cycles = self.scanned_cycles.max(now_cycles);
         // Downwards, so that what moves up a level is not looked at again.
-        for at in (0..BACKOFF_LEVELS).rev() {
-            self.scan_level(at, elapsed_cycles, now_cycles, &mut has_work);
+        let mut left = self.occupied;
+        while left != 0 {
+            let level = left.ilog2() as u8;
+            left ^= 1 << level;
+            self.scan_level(level, elapsed_cycles, now_cycles, &mut has_work);
         }
-        let mut next = self.hot.head();
-        while let Some(queue) = next {
-            next = self.links.after(queue);
-            if has_work(queue) {
+        let Circle { mut first, count } = self.hot;
+        for _ in 0..count {
+            let Some(entry) = self.queues.get_mut(usize::from(first)) else { break };
+            let (queue, silent_since_cycles) = (first, entry.silent_since_cycles);
+            first = entry.after;
+            if has_work(queue, &mut entry.note) {
                 self.remove(queue);
-            } else if let place @ Place::Level(_) = self.place_of(queue, now_cycles) {
-                self.remove(queue);
-                self.put(queue, place, now_cycles);
+            } else if now_cycles.saturating_sub(silent_since_cycles) >= self.hot_silence_cycles {
+                self.move_up(queue, now_cycles);
             }
         }
     }
@@ -141,89 +201,114 @@ impl Backoff {
         &mut self,
         now_cycles: u64,
         looks: usize,
-        mut has_work: impl FnMut(u16) -> bool,
+        mut has_work: impl FnMut(u16, &mut N) -> bool,
     ) {
         for _ in 0..looks {
-            let heads = self.levels.iter().filter_map(|level| level.queues.head());
-            let looked_at = |queue: &u16| {
-                self.queues.get(usize::from(*queue)).map_or(0, |entry| entry.looked_at_cycles)
+            let looked_at = |level: &Level| {
+                let entry = self.queues.get(usize::from(level.circle.first))?;
+                Some((entry.looked_at_cycles, entry.place))
             };
-            let oldest = heads.min_by_key(looked_at);
-            let Some(queue) = oldest.filter(|queue| looked_at(queue) < now_cycles) else { break };
-            self.look(queue, now_cycles, &mut has_work);
+            let oldest = self.levels.iter().filter_map(looked_at).min();
+            let Some((_, level)) = oldest.filter(|(looked_at, _)| *looked_at < now_cycles) else {
+                break;
+            };
+            self.look(level, now_cycles, &mut has_work);
         }
     }
 
     /// Looks at the queues of a level that have waited longest: as many as the pace has it, and all
     /// that are due.
+    #[inline]
     fn scan_level(
         &mut self,
-        at: usize,
+        at: u8,
         elapsed_cycles: u64,
         now_cycles: u64,
-        has_work: &mut impl FnMut(u16) -> bool,
+        has_work: &mut impl FnMut(u16, &mut N) -> bool,
     ) {
-        let Some(level) = self.levels.get_mut(at).filter(|level| level.count > 0) else { return };
+        let Some(level) = self.levels.get_mut(usize::from(at)) else { return };
         let interval_cycles = level.interval_cycles;
         let cost = interval_cycles / PACE.0 * PACE.1;
+        let count = level.circle.count;
         // No more than one look at each.
-        let round = level.count * cost;
-        level.pace =
-            level.pace.saturating_add(elapsed_cycles.saturating_mul(level.count)).min(round);
-        for _ in 0..level.count {
-            let Some((queue, pace)) = self.levels.get(at).and_then(Level::first) else { break };
-            let Some(entry) = self.queues.get(usize::from(queue)) else { break };
+        let round = u64::from(count) * cost;
+        let earned = elapsed_cycles.saturating_mul(count.into());
+        level.pace = level.pace.saturating_add(earned).min(round);
+        for _ in 0..count {
+            let Some(level) = self.levels.get_mut(usize::from(at)) else { break };
+            let Some(entry) = self.queues.get(usize::from(level.circle.first)) else { break };
             // Compared with this turn's length too: the next scan may come too late for it.
             let waited_cycles = now_cycles.saturating_sub(entry.looked_at_cycles);
-            if pace < cost && waited_cycles.saturating_add(elapsed_cycles) < interval_cycles {
+            if level.pace < cost && waited_cycles.saturating_add(elapsed_cycles) < interval_cycles {
                 break;
             }
-            if let Some(level) = self.levels.get_mut(at) {
-                level.pace = pace.saturating_sub(cost);
-            }
-            self.look(queue, now_cycles, has_work);
+            level.pace = level.pace.saturating_sub(cost);
+            self.look(at, now_cycles, has_work);
         }
     }
 
-    fn look(&mut self, queue: u16, now_cycles: u64, has_work: &mut impl FnMut(u16) -> bool) {
-        self.remove(queue);
-        if !has_work(queue) {
-            self.put(queue, self.place_of(queue, now_cycles), now_cycles);
-        }
-    }
-
-    /// Where a queue belongs after its silence.
+    /// Looks at the first queue of a level. Most have nothing and stay: then nothing is touched but
+    /// its entry and the level.
     #[inline]
-    fn place_of(&self, queue: u16, now_cycles: u64) -> Place {
-        let Some(entry) = self.queues.get(usize::from(queue)) else { return Place::Hot };
+    fn look(&mut self, at: u8, now_cycles: u64, has_work: &mut impl FnMut(u16, &mut N) -> bool) {
+        let Some(level) = self.levels.get_mut(usize::from(at)) else { return };
+        let queue = level.circle.first;
+        let Some(entry) = self.queues.get_mut(usize::from(queue)) else { return };
+        if has_work(queue, &mut entry.note) {
+            self.remove(queue);
+        } else if now_cycles.saturating_sub(entry.silent_since_cycles) < level.silence_cycles_max {
+            entry.looked_at_cycles = now_cycles;
+            level.circle.first = entry.after;
+        } else {
+            self.move_up(queue, now_cycles);
+        }
+    }
+
+    /// Moves a queue to where it belongs after its silence.
+    #[cold]
+    fn move_up(&mut self, queue: u16, now_cycles: u64) {
+        let Some(entry) = self.queues.get(usize::from(queue)) else { return };
         let silence_cycles = now_cycles.saturating_sub(entry.silent_since_cycles);
-        let late_cycles = silence_cycles / BACKOFF_SILENCE_PARTS;
-        let fits = self.levels.iter().take_while(|level| level.interval_cycles <= late_cycles);
-        fits.count().checked_sub(1).map_or(Place::Hot, |level| Place::Level(level as u8))
+        let fits = |level: &&Level| silence_cycles < level.silence_cycles_max;
+        let level = self.levels.iter().take_while(|level| !fits(level)).count();
+        self.remove(queue);
+        // An endless silence is one for the last.
+        self.put(queue, level.min(BACKOFF_LEVELS - 1) as u8, now_cycles);
     }
 
     /// Appends a queue that is not polled.
-    fn put(&mut self, queue: u16, place: Place, now_cycles: u64) {
-        let Some(entry) = self.queues.get_mut(usize::from(queue)) else { return };
-        entry.place = place;
-        entry.looked_at_cycles = now_cycles;
-        match place {
-            Place::Nowhere => {}
-            Place::Hot => {
-                self.links.push_back(&mut self.hot, queue);
-            }
-            Place::Level(level) => {
-                if let Some(level) = self.levels.get_mut(usize::from(level)) {
-                    self.links.push_back(&mut level.queues, queue);
-                    level.count += 1;
-                }
-            }
+    fn put(&mut self, queue: u16, place: u8, now_cycles: u64) {
+        let circle = self.circle_mut(place);
+        circle.count += 1;
+        let is_alone = circle.count == 1;
+        if is_alone {
+            circle.first = queue;
+        }
+        let after = circle.first;
+        self.occupied |= bit(place);
+        let last = self.queues.get(usize::from(after)).map_or(NOBODY, |entry| entry.before);
+        let before = if is_alone { queue } else { last };
+        if let Some(entry) = self.queues.get_mut(usize::from(queue)) {
+            (entry.before, entry.after) = (before, after);
+            (entry.place, entry.looked_at_cycles) = (place, now_cycles);
+        }
+        if let Some(entry) = self.queues.get_mut(usize::from(before)) {
+            entry.after = queue;
+        }
+        if let Some(entry) = self.queues.get_mut(usize::from(after)) {
+            entry.before = queue;
+        }
+    }
+
+    fn circle_mut(&mut self, place: u8) -> &mut Circle {
+        match self.levels.get_mut(usize::from(place)) {
+            Some(level) => &mut level.circle,
+            None => &mut self.hot,
         }
     }
 }
 
-impl Level {
-    fn first(&self) -> Option<(u16, u64)> {
-        self.queues.head().map(|queue| (queue, self.pace))
-    }
+/// A level's bit; the hot ones have none.
+fn bit(place: u8) -> u8 {
+    if place < HOT { 1 << place } else { 0 }
 }

@@ -54,7 +54,7 @@ fn live(
     assert!(scheduler.start_recording(recording).is_ok());
     for step in 0..20_000u64 {
         now += 5000;
-        backoff.scan(now, |queue| (u64::from(queue) + step).is_multiple_of(97));
+        backoff.scan(now, |queue, ()| (u64::from(queue) + step).is_multiple_of(97));
         let Some(turn) = scheduler.next(now) else { break };
         scheduler.charge(turn.tenant, 3000 + step % 4000, now);
         let receiver = TenantIndex((step % u64::from(TENANTS)) as u16 + 1);

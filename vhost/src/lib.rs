@@ -32,6 +32,6 @@ pub use fetch::FetchStats;
 pub use notify::{CallFd, NotAnEventFd, Notifier};
 pub use ring::ActiveVring;
 pub use session::{HostGone, RingHost, SessionConfig, SessionEnd, serve};
-pub use shared::RingPlaceError;
+pub use shared::{AvailPeek, RingPlaceError};
 pub use socket::{PortSocket, SocketError, SocketMode};
 pub use status::{PortStatus, RingFault};

@@ -18,7 +18,7 @@ use crate::fetch::Fetched;
 use crate::limits::STAGED_ENTRIES;
 use crate::memory::{GuestMemory, Near};
 use crate::notify::CallFd;
-use crate::shared::{Descriptor, RingAddresses, RingPlaceError, SharedRing};
+use crate::shared::{AvailPeek, Descriptor, RingAddresses, RingPlaceError, SharedRing};
 use crate::status::{PortStatus, RingFault};
 
 /// What the frontend has said about a ring that is not running.
@@ -180,6 +180,12 @@ impl ActiveVring {
     #[inline]
     pub fn has_work(&mut self) -> bool {
         self.fault.is_none() && self.available() > 0
+    }
+
+    /// A way to see whether the ring gets work, now that it has none, without touching the ring. It
+    /// keeps the guest's memory mapped: let go of it before the ring is handed back.
+    pub fn peek(&self) -> AvailPeek {
+        AvailPeek::new(&self.shared, self.next_avail)
     }
 
     /// Receive buffers (or frames) known to be available, without looking again.

@@ -16,6 +16,8 @@ use crate::memory::GuestMemory;
 const DESCRIPTOR_BYTES: u64 = 16;
 /// Flags and index in front of the entries of the avail and the used ring.
 const RING_HEADER_BYTES: u64 = 4;
+/// Of the index, behind the flags.
+const AVAIL_INDEX_OFFSET: usize = 2;
 const AVAIL_ENTRY_BYTES: u64 = 2;
 const USED_ENTRY_BYTES: u64 = 8;
 /// The event index behind the entries.
@@ -160,7 +162,7 @@ impl SharedRing {
     /// The driver's index: entries before it are available, with all that they refer to.
     #[inline(always)]
     pub(crate) fn avail_index(&self) -> u16 {
-        self.avail_u16(2).load(Ordering::Acquire)
+        self.avail_u16(AVAIL_INDEX_OFFSET).load(Ordering::Acquire)
     }
 
     #[inline(always)]
@@ -266,6 +268,49 @@ impl SharedRing {
         // SAFETY: as in `avail_u16`: callers pass a multiple of 4 (4 or 8 plus 8 times a masked
         // position) that ends inside the used part, which is 4-aligned.
         unsafe { AtomicU32::from_ptr(self.used.wrapping_add(offset).cast()) }
+    }
+}
+
+/// Whether the guest has made something available on a ring that was found empty, without touching
+/// the ring: for looks at many rings, most of which are silent.
+///
+/// It only compares the driver's index, which the guest may set to anything, with where the ring
+/// stopped. Whether that was a jump beyond its size the ring finds when it is served.
+///
+/// Invariant: `index` is 2-aligned and its two bytes are mapped readable as long as `_memory` lives.
+#[derive(Debug)]
+pub struct AvailPeek {
+    index: *const AtomicU16,
+    _memory: Arc<GuestMemory>,
+    next_avail: u16,
+}
+
+// SAFETY: as for `SharedRing`: the pointer goes into a mapping that any thread may use and that
+// `_memory` keeps alive; it is only loaded from, atomically.
+unsafe impl Send for AvailPeek {}
+
+impl AvailPeek {
+    pub(crate) fn new(ring: &SharedRing, next_avail: u16) -> Self {
+        // The index lies inside the avail part, which is 2-aligned and mapped as long as the memory
+        // lives (invariant of `SharedRing`).
+        let index = ring.avail.wrapping_add(AVAIL_INDEX_OFFSET).cast_const().cast();
+        Self { index, _memory: Arc::clone(&ring.memory), next_avail }
+    }
+
+    /// Whether the driver's index is elsewhere than where the ring stopped. One load.
+    #[inline(always)]
+    pub fn has_changed(&self) -> bool {
+        // SAFETY: aligned, and mapped while `self._memory` lives (invariant), which the reference does
+        // not outlive. Other writers are outside of Rust or use atomics.
+        let index = unsafe { &*self.index };
+        // Nothing that the index refers to is read before the ring itself has loaded it.
+        index.load(Ordering::Relaxed) != self.next_avail
+    }
+
+    /// The ring has gone on to `next_avail` ([`ActiveVring::next_avail`](crate::ActiveVring::next_avail)).
+    #[inline]
+    pub fn set_next_avail(&mut self, next_avail: u16) {
+        self.next_avail = next_avail;
     }
 }
 

@@ -281,3 +281,26 @@ fn an_odd_region_boundary_inside_a_frame_is_crossed() {
     send.publish();
     assert_eq!(driver.receive(12), [frame(1500, 8)]);
 }
+
+/// A peek says what `has_work` would, and may be asked when its ring and the session's memory have gone.
+#[test]
+fn a_peek_sees_what_becomes_available_and_keeps_the_memory_mapped() {
+    let (_, mut driver) = Driver::alone(8);
+    let mut ring = ring(&driver, FROM_GUEST, ALL);
+    let mut peek = ring.peek();
+    for round in 0..20 {
+        assert!(!peek.has_changed(), "nothing new in round {round}");
+        driver.transmit(ALL.net_header_bytes(), &frame(60, round));
+        assert!(peek.has_changed());
+        assert!(ring.has_work());
+        assert_eq!(fetch(&mut ring).len(), 1);
+        assert!(peek.has_changed(), "it is told how far the ring is");
+        peek.set_next_avail(ring.next_avail());
+        ring.complete();
+        driver.take_used();
+    }
+    drop(ring);
+    assert!(!peek.has_changed());
+    driver.transmit(ALL.net_header_bytes(), &frame(60, 0));
+    assert!(peek.has_changed());
+}

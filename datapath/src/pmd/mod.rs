@@ -48,6 +48,7 @@ use self::granted::GrantCursor;
 use self::housekeeping::Housekeeping;
 use self::macs::MacTable;
 use self::parked::Parked;
+use self::poll::Watch;
 use self::ports::{PortTable, RingRef};
 use self::received::Attribution;
 use self::task::TaskScratch;
@@ -88,7 +89,7 @@ pub(crate) struct Pmd {
     ports: PortTable,
     tenants: TenantTable,
     /// Rings that are not known to have work.
-    back_off: Backoff,
+    back_off: Backoff<Option<Watch>>,
     looks: u64,
     grant_cursor: GrantCursor,
     cache: FlowCache,

@@ -19,17 +19,18 @@ pub(crate) struct RingRef {
 }
 
 impl RingRef {
-    /// Its number among all rings that there can be.
+    /// Its number among all rings that there can be: pair by pair, so that what is kept of ports with
+    /// one pair lies close together.
     #[inline]
     pub(crate) fn queue(self) -> u16 {
-        self.port.0 * MAX_QUEUE_PAIRS as u16 + u16::from(self.pair)
+        u16::from(self.pair) * MAX_PORTS as u16 + self.port.0
     }
 
     /// The ring of a number.
     #[inline]
     pub(crate) fn of_queue(queue: u16) -> Self {
-        let pairs = MAX_QUEUE_PAIRS as u16;
-        Self { port: PortIndex(queue / pairs), pair: (queue % pairs) as u8 }
+        let ports = MAX_PORTS as u16;
+        Self { port: PortIndex(queue % ports), pair: (queue / ports) as u8 }
     }
 }
 

@@ -10,7 +10,8 @@ use tollgate_vhost::ActiveVring;
 use crate::limits::MAIL_PER_TURN;
 use crate::mail::{Discard, Mail, TenantUpdate};
 use crate::pmd::Pmd;
-use crate::pmd::ports::RingRef;
+use crate::pmd::poll::Watch;
+use crate::pmd::ports::{PortSlot, RingRef};
 
 impl Pmd {
     /// Carries out a few orders; `true` when there was one. Rings that start or stop come first: a
@@ -88,15 +89,16 @@ impl Pmd {
                 self.tenants.take(tenant).map(Discard::Tenant)
             }
             Mail::PortAdd(slot) => {
-                let replaced = self.ports.put(slot).map(Discard::Port);
+                let replaced = self.ports.put(slot);
+                if let Some(old) = &replaced {
+                    self.forget_rings(old);
+                }
                 self.macs.refill(self.ports.macs());
-                replaced
+                replaced.map(Discard::Port)
             }
             Mail::PortRemove(port) => {
                 let slot = self.ports.take(port)?;
-                for ring in slot.polled_rings() {
-                    self.forget_ring(slot.tenant, ring);
-                }
+                self.forget_rings(&slot);
                 // What it owes decides whether its account is kept.
                 self.publish_tenant(slot.tenant);
                 self.macs.refill(self.ports.macs());
@@ -164,24 +166,34 @@ impl Pmd {
         ring: Box<ActiveVring>,
     ) -> Option<Discard> {
         let Some(slot) = self.ports.get_mut(port) else { return Some(Discard::Ring(ring)) };
-        let vring_index = ring.index();
+        let (tenant, uplink, vring_index) = (slot.tenant, slot.uplink, ring.index());
         match slot.start(ring) {
             Err(refused) => Some(Discard::Ring(refused)),
             Ok(None) => None,
             Ok(Some(polled)) => {
-                let listed =
-                    self.tenants.get_mut(slot.tenant).is_some_and(|tenant| tenant.add_ring());
+                let listed = self.tenants.get_mut(tenant).is_some_and(|tenant| tenant.add_ring());
                 if !listed {
                     return slot.stop(vring_index).0.map(Discard::Ring);
                 }
-                self.back_off.emptied(polled.queue(), self.accounts.last_tsc());
+                let watch = slot.guest_tx(polled.pair).map(|ring| Watch::new(tenant, uplink, ring));
+                if let Some(note) = self.back_off.note_mut(polled.queue()) {
+                    *note = watch;
+                }
+                self.watch(polled);
                 None
             }
         }
     }
 
+    /// A port goes, with the rings that it has.
+    fn forget_rings(&mut self, port: &PortSlot) {
+        for ring in port.polled_rings() {
+            self.forget_ring(port.tenant, ring);
+        }
+    }
+
     pub(crate) fn forget_ring(&mut self, tenant: TenantIndex, ring: RingRef) {
-        self.back_off.remove(ring.queue());
+        self.unwatch(ring);
         self.uplinks.retain(|ready| *ready != ring);
         if let Some(slot) = self.tenants.get_mut(tenant) {
             slot.remove_ring(ring);

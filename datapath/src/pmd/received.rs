@@ -334,7 +334,7 @@ impl Pmd {
         if polled.has_work(now_tsc) {
             self.uplinks.push_back(at);
         } else {
-            self.back_off.emptied(at.queue(), now_tsc);
+            self.watch(at);
         }
     }
 }

@@ -9,7 +9,7 @@ const LATE_CYCLES: u64 = 250_000;
 /// Scans once; who was looked at.
 fn looked(backoff: &mut Backoff, now: u64, has_work: impl Fn(u16) -> bool) -> Vec<u16> {
     let mut looked = Vec::new();
-    backoff.scan(now, |queue| {
+    backoff.scan(now, |queue, ()| {
         looked.push(queue);
         has_work(queue)
     });
@@ -23,7 +23,7 @@ fn quiet(queues: u16, turn_cycles: u64) -> (Backoff, u64) {
     let mut now = 0;
     while now < 2 * BACKOFF_SILENCE_PARTS * LATE_CYCLES {
         now += turn_cycles;
-        backoff.scan(now, |_| false);
+        backoff.scan(now, |_, ()| false);
     }
     (backoff, now)
 }
@@ -186,7 +186,7 @@ fn spare_looks_go_round() {
     let mut looked = Vec::new();
     for _ in 0..5 {
         now += 100;
-        backoff.scan_ahead(now, 4, |queue| {
+        backoff.scan_ahead(now, 4, |queue, ()| {
             looked.push(queue);
             queue == 3
         });
@@ -198,9 +198,40 @@ fn spare_looks_go_round() {
     assert!((0..10).filter(|queue| *queue != 3).all(|queue| (2..=3).contains(&times(queue))));
     now += 100;
     let mut count = 0;
-    backoff.scan_ahead(now, 100, |_| {
+    backoff.scan_ahead(now, 100, |_, ()| {
         count += 1;
         false
     });
     assert_eq!(count, 9);
+}
+
+/// What the caller has noted on a queue comes with each look at it, wherever the queue has moved to,
+/// and stays while nobody polls it.
+#[test]
+fn a_note_stays_with_its_queue() {
+    let mut backoff = Backoff::<(u16, u64)>::new(20, LATE_CYCLES);
+    for queue in 0..20 {
+        *backoff.note_mut(queue).unwrap() = (queue, 0);
+        backoff.emptied(queue, 0);
+    }
+    assert_eq!(backoff.note_mut(20), None);
+    let (mut now, mut looks) = (0, 0);
+    while now < 2 * BACKOFF_SILENCE_PARTS * LATE_CYCLES {
+        now += 2000;
+        backoff.scan(now, |queue, (noted, times)| {
+            assert_eq!(*noted, queue);
+            *times += 1;
+            looks += 1;
+            // They leave one by one, from the middle of all places.
+            queue % 4 == 1 && *times > 900 + u64::from(queue)
+        });
+    }
+    let times: Vec<u64> = (0..20).map(|queue| backoff.note_mut(queue).unwrap().1).collect();
+    assert_eq!(times.iter().sum::<u64>(), looks);
+    for (queue, times) in (0..20).zip(times) {
+        assert!(
+            if queue % 4 == 1 { times == 901 + queue } else { times > 1000 },
+            "{queue}: {times}"
+        );
+    }
 }

@@ -213,7 +213,7 @@ fn f11_idle_queues_cost_a_bounded_part_of_the_time_and_nobodys_credit() {
     while now < 600_000_000 {
         now += 5000;
         let counted = now > 500_000_000;
-        backoff.scan(now, |_| {
+        backoff.scan(now, |_, ()| {
             looks += u64::from(counted);
             false
         });
