@@ -5,6 +5,8 @@
 //! counts the entries that went there. So a search reads one bucket, rarely two, never more; a
 //! removal leaves nothing behind; and no history of inserts and removals makes a search longer.
 
+use tollgate_accel::prefetch::prefetch_read;
+
 use crate::tags::{Tags, WAYS, tag_of};
 
 /// One cache line.
@@ -38,6 +40,13 @@ impl HashIndex {
         Self {
             buckets: vec![Bucket::default(); buckets].into_boxed_slice(),
             bucket_mask: buckets as u64 - 1,
+        }
+    }
+
+    /// Asks for the bucket in which an entry with this hash most likely is, or will be put.
+    pub(crate) fn prefetch(&self, hash: u64) {
+        if let Some(home) = self.buckets.get(self.home(hash)) {
+            prefetch_read(&raw const *home);
         }
     }
 

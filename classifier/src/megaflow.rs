@@ -4,7 +4,7 @@
 //! looked up by hashing its masked key. The flows of all subtables lie in one table of fixed size.
 
 use tollgate_accel::hash::HashSecret;
-use tollgate_accel::prefetch::prefetch_read;
+use tollgate_accel::prefetch::{prefetch_read, prefetch_write};
 use tollgate_packet::{FlowKey, FlowMask, FlowMatch};
 
 use crate::index::HashIndex;
@@ -144,6 +144,21 @@ impl<V> MegaflowCache<V> {
         entry.value.as_ref().filter(|_| entry.version == slot.version)
     }
 
+    /// Asks for the memory that [`insert`](Self::insert) will touch for a flow before which `ahead`
+    /// others are inserted.
+    pub fn prefetch_insert(&self, matcher: &FlowMatch, ahead: usize) {
+        let number = self.subtables.with_mask(matcher.key(), matcher.mask());
+        if let Some(hash) = number.and_then(|number| self.hash(number, matcher.key())) {
+            self.index.prefetch(hash);
+        }
+        let free = self.free.len().checked_sub(ahead + 1).and_then(|at| self.free.get(at));
+        if let Some(entry) = free.and_then(|index| self.entries.get(*index as usize)) {
+            prefetch_write(&raw const entry.key);
+            prefetch_write(&raw const entry.version);
+            prefetch_write(&raw const entry.value);
+        }
+    }
+
     /// Adds a flow.
     ///
     /// # Errors
@@ -153,15 +168,17 @@ impl<V> MegaflowCache<V> {
             return Err((InsertError::InPortWild, value));
         }
         let (key, mask) = (matcher.key(), matcher.mask());
-        let known = self.subtables.with_mask(key, mask);
-        if known.is_some_and(|number| self.find(number, &matcher).is_some()) {
+        let known = self.subtables.with_mask(key, mask).and_then(|n| Some((n, self.hash(n, key)?)));
+        if known.is_some_and(|(number, hash)| self.find(number, hash, &matcher).is_some()) {
             return Err((InsertError::Duplicate, value));
         }
         let Some(&index) = self.free.last() else { return Err((InsertError::Full, value)) };
-        let Some(number) = known.or_else(|| self.subtables.add(key, mask)) else {
+        let added = || self.subtables.add(key, mask);
+        let Some(number) = known.map(|(number, _)| number).or_else(added) else {
             return Err((InsertError::TooManySubtables, value));
         };
-        match self.place(index, number, key) {
+        let hash = known.map(|(_, hash)| hash).or_else(|| self.hash(number, key));
+        match hash.and_then(|hash| self.place(index, number, hash, key)) {
             Some(entry) => {
                 entry.value = Some(value);
                 let version = entry.version;
@@ -193,7 +210,7 @@ impl<V> MegaflowCache<V> {
     /// Removes the flow with exactly this match.
     pub fn remove_match(&mut self, matcher: &FlowMatch) -> Option<V> {
         let number = self.subtables.with_mask(matcher.key(), matcher.mask())?;
-        let index = self.find(number, matcher)?;
+        let index = self.find(number, self.hash(number, matcher.key())?, matcher)?;
         self.remove(self.slot(index)?)
     }
 
@@ -225,8 +242,12 @@ impl<V> MegaflowCache<V> {
         Some(FlowSlot { index, version })
     }
 
-    fn find(&self, number: u16, matcher: &FlowMatch) -> Option<u32> {
-        let hash = self.subtables.get(number)?.hash(matcher.key(), &self.secret);
+    /// The hash of a flow in a subtable.
+    fn hash(&self, number: u16, key: &FlowKey) -> Option<u64> {
+        Some(self.subtables.get(number)?.hash(key, &self.secret))
+    }
+
+    fn find(&self, number: u16, hash: u64, matcher: &FlowMatch) -> Option<u32> {
         self.index.find(hash, |index| {
             self.entries
                 .get(index as usize)
@@ -235,8 +256,13 @@ impl<V> MegaflowCache<V> {
     }
 
     /// Makes the free entry `index` one of the subtable's.
-    fn place(&mut self, index: u32, number: u16, key: &FlowKey) -> Option<&mut Entry<V>> {
-        let hash = self.subtables.get(number)?.hash(key, &self.secret);
+    fn place(
+        &mut self,
+        index: u32,
+        number: u16,
+        hash: u64,
+        key: &FlowKey,
+    ) -> Option<&mut Entry<V>> {
         let entries = &self.entries;
         let hash_of = |other: u32| entries.get(other as usize).map_or(0, |entry| entry.hash);
         if !self.index.insert(hash, index, hash_of) {

@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rtrb::{Consumer, Producer, PushError, RingBuffer};
 use tollgate_packet::{FlowKey, PortIndex};
 use tollgate_policy::TenantIndex;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use zerocopy::{FromBytes, FromZeros as _, Immutable, IntoBytes, KnownLayout};
 
 use crate::byte_ring::{RecordConsumer, RecordProducer, byte_ring};
+use crate::kept_frames::{KeptFrames, Ticket};
 use crate::limits::{
     INJECTION_SLOTS, MAX_TENANTS, PENDING_FLOWS, PENDING_PROBES, PUNT_ARENA_BYTES, REPLY_SLOTS,
 };
@@ -84,7 +85,8 @@ pub(crate) struct MissHead {
     pub(crate) port: u16,
     /// 1 when a packet of the same flow is ahead of this one in the slow path.
     pub(crate) follower: u16,
-    pub(crate) reserved: u32,
+    /// The [`Ticket`] of the frame, if the PMD has kept it.
+    pub(crate) kept: u32,
 }
 
 /// The slow path's answer to one miss.
@@ -92,11 +94,38 @@ pub(crate) struct MissHead {
 pub(crate) struct Reply {
     pub(crate) port: PortIndex,
     pub(crate) key_hash: u64,
-    pub(crate) frame: Vec<u8>,
+    pub(crate) frame: AnsweredFrame,
     pub(crate) megaflow: Arc<Megaflow>,
     pub(crate) install: bool,
     /// Whether the controller's copy, if the decision makes one, was sent by the slow path.
     pub(crate) punt: PuntOutcome,
+}
+
+/// Where an answered packet's bytes are.
+#[derive(Debug)]
+pub(crate) enum AnsweredFrame {
+    /// Where the PMD has kept them.
+    Kept(Ticket),
+    /// They come back.
+    Back(Vec<u8>),
+}
+
+impl AnsweredFrame {
+    /// The bytes; those that are kept only once.
+    pub(crate) fn bytes<'a>(&'a self, kept: &'a mut KeptFrames) -> Option<&'a [u8]> {
+        match self {
+            Self::Kept(ticket) => kept.take(*ticket),
+            Self::Back(bytes) => Some(bytes),
+        }
+    }
+
+    /// What is to go home.
+    pub(crate) fn into_bytes(self) -> Option<Vec<u8>> {
+        match self {
+            Self::Kept(_) => None,
+            Self::Back(bytes) => Some(bytes),
+        }
+    }
 }
 
 /// What has become of the copy for the controller that an owned frame's decision makes.
@@ -126,6 +155,8 @@ pub(crate) struct PmdLane {
     pub(crate) replies: Consumer<Reply>,
     pub(crate) injections: Consumer<Injection>,
     pub(crate) pending: PendingFlows,
+    /// Of packets that are queued. Empty only while one of them is carried out.
+    pub(crate) kept: KeptFrames,
     /// When the last packet was queued.
     queued_tsc: u64,
 }
@@ -165,6 +196,7 @@ pub(crate) fn lane(
         replies: replies_out,
         injections: injections_out,
         pending: PendingFlows::new(),
+        kept: KeptFrames::new(),
         queued_tsc: 0,
     };
     let slow_end = SlowLane {
@@ -210,10 +242,15 @@ impl PmdLane {
         }
         let Some(ahead) = self.pending.enter(key_hash) else { return false };
         let follower = u16::from(ahead > 0);
-        let head = MissHead { key: *key, key_hash, port: port.0, follower, reserved: 0 };
+        let ticket = self.kept.keep(frame);
+        let kept = Ticket::to_record(ticket);
+        let head = MissHead { key: *key, key_hash, port: port.0, follower, kept };
         let queued = self.misses.push(head.as_bytes(), frame);
         if !queued {
             self.pending.leave(key_hash);
+            if let Some(ticket) = ticket {
+                self.kept.forget(ticket);
+            }
         }
         queued
     }
@@ -231,7 +268,7 @@ impl PmdLane {
     /// Queues a copy for the controller; `false` when its arena is full.
     #[must_use]
     pub(crate) fn punt(&mut self, port: PortIndex, key: &FlowKey, frame: &[u8]) -> bool {
-        let head = MissHead { key: *key, key_hash: 0, port: port.0, follower: 0, reserved: 0 };
+        let head = MissHead { key: *key, key_hash: 0, port: port.0, follower: 0, kept: 0 };
         self.punts.push(head.as_bytes(), frame)
     }
 
@@ -257,19 +294,23 @@ impl SlowLane {
 
     /// Takes the next miss. The PMD fills an arena only when it has left those before, so once there
     /// is something in a later one and the first is empty, that will not be filled again.
-    fn pop_miss(&mut self, record: &mut Vec<u8>) -> bool {
+    fn pop_miss(&mut self, head: &mut MissHead) -> bool {
         let is_later_begun = self.misses.iter().skip(1).any(|later| !later.is_empty());
         if is_later_begun && self.misses.first().is_some_and(RecordConsumer::is_empty) {
             self.misses.remove(0);
         }
-        self.misses.first_mut().is_some_and(|misses| misses.pop(record))
+        self.misses.first_mut().is_some_and(|misses| misses.pop_head(head.as_mut_bytes()))
     }
 
-    /// Answers a miss. Room is certain: a PMD has no more packets in a lane than there are places for
-    /// answers.
+    /// Answers a miss; the bell is still to be rung. Room is certain: a PMD has no more packets in a lane
+    /// than there are places for answers.
     pub(crate) fn reply(&mut self, reply: Reply) {
         let pushed = self.replies.push(reply);
         debug_assert!(pushed.is_ok(), "a lane cannot hold more answers than misses");
+    }
+
+    /// Tells the PMD of answers.
+    pub(crate) fn ring(&self) {
         self.bell.ring(self.tenant);
     }
 
@@ -285,11 +326,12 @@ impl SlowLane {
         self.misses.iter().any(|misses| !misses.is_empty()) || !self.punts.is_empty()
     }
 
-    /// Moves the next record into `record`; misses and punts take turns.
-    pub(crate) fn pop(&mut self, record: &mut Vec<u8>) -> Option<MissKind> {
+    /// Takes the head of the next record; misses and punts take turns.
+    pub(crate) fn pop(&mut self) -> Option<(MissKind, MissHead)> {
+        let mut head = MissHead::new_zeroed();
         let mut pop = |lane: &mut Self, kind| match kind {
-            MissKind::Miss => lane.pop_miss(record),
-            MissKind::Punt => lane.punts.pop(record),
+            MissKind::Miss => lane.pop_miss(&mut head),
+            MissKind::Punt => lane.punts.pop_head(head.as_mut_bytes()),
         };
         let order = match self.punts_next {
             false => [MissKind::Miss, MissKind::Punt],
@@ -297,7 +339,24 @@ impl SlowLane {
         };
         let kind = order.into_iter().find(|kind| pop(self, *kind))?;
         self.punts_next = kind == MissKind::Miss;
-        Some(kind)
+        Some((kind, head))
+    }
+
+    /// Bytes of the frame of the record of this kind that was taken last.
+    pub(crate) fn frame_len(&self, kind: MissKind) -> usize {
+        match kind {
+            MissKind::Miss => self.misses.first().map_or(0, RecordConsumer::rest_len),
+            MissKind::Punt => self.punts.rest_len(),
+        }
+    }
+
+    /// That frame; nothing if it was taken before.
+    pub(crate) fn take_frame(&mut self, kind: MissKind) -> Vec<u8> {
+        match kind {
+            MissKind::Miss => self.misses.first_mut().map(RecordConsumer::pop_rest),
+            MissKind::Punt => Some(self.punts.pop_rest()),
+        }
+        .unwrap_or_default()
     }
 }
 
@@ -390,12 +449,12 @@ mod tests {
                 assert!(pmd.queue(PortIndex(0), &FlowKey::default(), number, &[7; 60]));
             }
         };
-        let mut record = Vec::new();
         let mut got = Vec::new();
         let mut take = |slow: &mut SlowLane, count| {
             for _ in 0..count {
-                assert_eq!(slow.pop(&mut record), Some(MissKind::Miss));
-                got.push(MissHead::read_from_prefix(&record).unwrap().0.key_hash);
+                let (kind, head) = slow.pop().unwrap();
+                assert_eq!(kind, MissKind::Miss);
+                got.push(head.key_hash);
             }
         };
         queue(&mut pmd, 2);
@@ -453,15 +512,14 @@ mod tests {
         while pmd.punt(port, &key, &frame) {}
         assert!(pmd.queue(port, &key, 1, &frame) && pmd.queue(port, &key, 2, &frame));
         assert!(slow.has_records());
-        let mut record = Vec::new();
-        let kinds: Vec<_> = (0..5).map(|_| slow.pop(&mut record)).collect();
-        let (miss, punt) = (Some(MissKind::Miss), Some(MissKind::Punt));
+        let kinds: Vec<_> = (0..5).filter_map(|_| Some(slow.pop()?.0)).collect();
+        let (miss, punt) = (MissKind::Miss, MissKind::Punt);
         assert_eq!(kinds, [miss, punt, miss, punt, punt]);
         assert!(pmd.punt(port, &key, &frame), "there is room again");
         assert!(pmd.admits_punt(0) && !pmd.admits_punt(0));
         pmd.update(&mut limits(), None);
         assert!(pmd.admits_punt(0) && !pmd.admits_punt(0));
-        while slow.pop(&mut record).is_some() {}
+        while slow.pop().is_some() {}
         assert!(!slow.has_records());
     }
 

@@ -19,6 +19,7 @@ mod counters;
 mod grants;
 mod handoff;
 mod histogram;
+mod kept_frames;
 mod lane;
 pub mod limits;
 mod mail;

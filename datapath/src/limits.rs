@@ -90,6 +90,14 @@ pub const PENDING_PROBES: usize = 8;
 /// path never waits. An arena of 256 KiB holds half as many of the smallest.
 pub const REPLY_SLOTS: usize = 4096;
 
+/// Frames, and bytes of them, that a PMD keeps for each lane while the slow path decides: those of the
+/// smallest that come while it naps, without taking more than a core's own caches hold. Others come back
+/// with their answers.
+pub const KEPT_FRAMES: usize = 256;
+
+/// See [`KEPT_FRAMES`].
+pub const KEPT_BYTES: usize = 32 * 1024;
+
 /// Slow-path answers sent in one task.
 pub const REPLIES_PER_TASK: usize = 8;
 

@@ -1,8 +1,10 @@
 //! What the slow path decides once for many packets.
 
+use std::mem::offset_of;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use tollgate_accel::prefetch::{prefetch_read, prefetch_write};
 use tollgate_classifier::FlowSlot;
 use tollgate_frame::DropReason;
 use tollgate_packet::edit::Edit;
@@ -10,6 +12,8 @@ use tollgate_packet::{FlowMatch, PortIndex};
 use tollgate_policy::TenantIndex;
 
 use crate::meter::Meter;
+
+const CACHE_LINE_BYTES: usize = 64;
 
 /// One step of a compiled action list. Floods are already expanded to their outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +51,17 @@ pub struct Megaflow {
     pub generation: u64,
     /// What it has carried.
     pub stats: MegaflowStats,
+}
+
+impl Megaflow {
+    /// Asks for all of it but what it points to.
+    pub(crate) fn prefetch(this: *const Self) {
+        let bytes = this.cast::<u8>();
+        for at in (0..size_of::<Self>()).step_by(CACHE_LINE_BYTES) {
+            prefetch_read(bytes.wrapping_add(at));
+        }
+        prefetch_write(bytes.wrapping_add(offset_of!(Self, stats)));
+    }
 }
 
 /// Counters of one megaflow, and where it is cached: written by the one PMD that holds it, read by

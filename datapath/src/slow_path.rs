@@ -8,10 +8,10 @@ use rtrb::{Consumer, Producer, PushError};
 use tollgate_packet::limits::{MAX_FRAME_BYTES, MIN_FRAME_BYTES};
 use tollgate_packet::{FlowKey, PortIndex};
 use tollgate_policy::TenantIndex;
-use zerocopy::FromBytes;
 
 use crate::byte_ring::RecordConsumer;
-use crate::lane::{Injection, LaneLimits, MissHead, PuntOutcome, Reply, SlowLane};
+use crate::kept_frames::Ticket;
+use crate::lane::{AnsweredFrame, Injection, LaneLimits, PuntOutcome, Reply, SlowLane};
 use crate::limits::NAPS_FOR;
 use crate::megaflow::Megaflow;
 use crate::waker::{Naps, Waker};
@@ -37,14 +37,24 @@ pub struct Miss {
     pub tenant: TenantIndex,
     /// The packet's fields; `in_port` holds `port`.
     pub key: FlowKey,
-    /// The whole frame.
-    pub frame: Vec<u8>,
+    /// Bytes of the frame ([`SlowPathEnd::frame`]).
+    pub frame_len: usize,
     /// An earlier packet of the same flow is ahead: the answer given to it may be repeated.
     pub follower: bool,
     /// What for.
     pub kind: MissKind,
     key_hash: u64,
+    kept: Option<Ticket>,
+    frame: Option<Vec<u8>>,
     punt: PuntOutcome,
+}
+
+impl Miss {
+    /// The hash of the key, by a secret of the PMD: flows with equal hashes are rare, and nobody can
+    /// make them.
+    pub fn key_hash(&self) -> u64 {
+        self.key_hash
+    }
 }
 
 /// The answer to a miss: what to do with the packet, and whether to cache it.
@@ -132,8 +142,9 @@ pub struct SlowPathEnd {
     homebound: Vec<Consumer<Homebound>>,
     waker: Arc<Waker>,
     naps: Naps,
-    record: Vec<u8>,
     evicted: VecDeque<Evicted>,
+    /// Lanes with answers that their PMDs were not told of, in turn.
+    unrung: Vec<(TenantIndex, usize)>,
     /// When the last miss or punt was taken.
     taken_at: Option<Instant>,
 }
@@ -153,8 +164,8 @@ impl SlowPathEnd {
             homebound,
             waker,
             naps: Naps::default(),
-            record: Vec::new(),
             evicted: VecDeque::new(),
+            unrung: Vec::new(),
             taken_at: None,
         }
     }
@@ -195,16 +206,15 @@ impl SlowPathEnd {
     /// The tenant's oldest miss or punt; the two take turns. With several PMDs, the fullest waits no
     /// longer than the others: lanes are asked in turn.
     pub fn take(&mut self, tenant: TenantIndex) -> Option<Miss> {
-        let record = &mut self.record;
         let mut lanes = self.lanes.iter_mut().enumerate();
-        let (at, pmd, kind) = lanes.find_map(|(at, lane)| {
-            let kind = (lane.tenant == tenant).then(|| lane.pop(record)).flatten()?;
-            Some((at, lane.pmd, kind))
+        let (at, kind, head) = lanes.find_map(|(at, lane)| {
+            let (kind, head) = (lane.tenant == tenant).then(|| lane.pop()).flatten()?;
+            Some((at, kind, head))
         })?;
         // The lane that was served goes behind its siblings.
         let served = self.lanes.remove(at);
+        let (pmd, frame_len) = (served.pmd, served.frame_len(kind));
         self.lanes.push(served);
-        let (head, frame) = MissHead::read_from_prefix(record).ok()?;
         self.naps.took();
         #[expect(clippy::disallowed_methods, reason = "not on a PMD")]
         {
@@ -215,12 +225,29 @@ impl SlowPathEnd {
             port: PortIndex(head.port),
             tenant,
             key: head.key,
-            frame: frame.to_vec(),
+            frame_len,
             follower: head.follower != 0,
             kind,
             key_hash: head.key_hash,
+            kept: Ticket::from_record(head.kept),
+            frame: None,
             punt: PuntOutcome::Sent,
         })
+    }
+
+    /// The whole frame of the miss or punt that was taken last. Most misses are answered without: the
+    /// PMD has it, and reading it costs cache misses.
+    pub fn frame<'m>(&mut self, miss: &'m mut Miss) -> &'m [u8] {
+        let (tenant, pmd, kind) = (miss.tenant, miss.pmd, miss.kind);
+        miss.frame.get_or_insert_with(|| {
+            let lane = self.lane_mut(tenant, pmd);
+            lane.map(|lane| lane.take_frame(kind)).unwrap_or_default()
+        })
+    }
+
+    fn lane_mut(&mut self, tenant: TenantIndex, pmd: usize) -> Option<&mut SlowLane> {
+        // The one that was served last is the last.
+        self.lanes.iter_mut().rfind(|lane| lane.tenant == tenant && lane.pmd == pmd)
     }
 
     /// Whether a copy of the packet may be sent to a controller now, by the tenant's limit. Asked
@@ -257,26 +284,40 @@ impl SlowPathEnd {
             None => self.portless.push(injection),
             Some(port) => {
                 let (tenant, pmd) = *self.ports.get(&port).ok_or(InjectError::NoSuchPort)?;
-                let mut lanes = self.lanes.iter_mut();
-                let lane = lanes.find(|lane| lane.tenant == tenant && lane.pmd == pmd);
+                let lane = self.lane_mut(tenant, pmd);
                 lane.ok_or(InjectError::NoSuchPort)?.inject(injection)
             }
         };
         outcome.map_err(|PushError::Full(_)| InjectError::Full)
     }
 
-    /// Answers a miss; the PMD sends the packet. The answer is lost only if the tenant is gone. A
-    /// punt has no answer.
+    /// Answers the miss that was taken last; the PMD sends the packet, when it is told
+    /// ([`answered`](Self::answered)) at the latest. The answer is lost only if the tenant is gone. A punt
+    /// has no answer.
     pub fn reply(&mut self, miss: Miss, verdict: Verdict) {
-        let Miss { pmd, port, tenant, frame, kind, key_hash, punt, .. } = miss;
+        let Miss { pmd, port, tenant, kind, key_hash, kept, frame, punt, .. } = miss;
         if kind == MissKind::Punt {
             return;
         }
         let Verdict { megaflow, install } = verdict;
-        let reply = Reply { port, key_hash, frame, megaflow, install, punt };
-        let mut lanes = self.lanes.iter_mut();
-        if let Some(lane) = lanes.find(|lane| lane.tenant == tenant && lane.pmd == pmd) {
-            lane.reply(reply);
+        let Some(lane) = self.lane_mut(tenant, pmd) else { return };
+        let frame = match kept {
+            Some(ticket) => AnsweredFrame::Kept(ticket),
+            None => AnsweredFrame::Back(frame.unwrap_or_else(|| lane.take_frame(kind))),
+        };
+        lane.reply(Reply { port, key_hash, frame, megaflow, install, punt });
+        if self.unrung.last() != Some(&(tenant, pmd)) {
+            self.unrung.push((tenant, pmd));
+        }
+    }
+
+    /// Tells PMDs of the answers so far: after some of them, for each costs a PMD less when there are
+    /// others.
+    pub fn answered(&mut self) {
+        while let Some((tenant, pmd)) = self.unrung.pop() {
+            if let Some(lane) = self.lane_mut(tenant, pmd) {
+                lane.ring();
+            }
         }
     }
 
@@ -295,6 +336,7 @@ impl SlowPathEnd {
     /// Sleeps until a PMD has a miss or a punt, or for `timeout`. While they come one after the other it
     /// naps instead, so that PMDs need not wake it for each.
     pub fn wait(&mut self, timeout: Duration) {
+        self.answered();
         let has_work = || self.lanes.iter().any(SlowLane::has_records);
         if self.taken_at.is_some_and(|taken_at| taken_at.elapsed() < NAPS_FOR) {
             self.waker.nap(self.naps.next().min(timeout), has_work);

@@ -169,6 +169,12 @@ impl FlowCache {
         megaflow.generation < self.min_generation
     }
 
+    /// Asks for what carrying out a decision and caching it will touch, after `ahead` others.
+    pub(crate) fn prefetch_install(&self, megaflow: &Megaflow, ahead: usize) {
+        prefetch_read(megaflow.ops.as_ptr());
+        self.megaflows.prefetch_insert(&megaflow.matcher, ahead);
+    }
+
     /// Caches a decision, or sends it home with the reason.
     pub(crate) fn install(&mut self, megaflow: Arc<Megaflow>) {
         if self.is_stale(&megaflow) {

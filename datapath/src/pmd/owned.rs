@@ -9,6 +9,7 @@ use tollgate_packet::limits::HEADER_COPY_BYTES;
 use tollgate_policy::{Account, TenantIndex};
 
 use crate::counters::PortCounters;
+use crate::kept_frames::KeptFrames;
 use crate::lane::{Injection, PuntOutcome, Reply};
 use crate::limits::{INJECTIONS_PER_TASK, PORTLESS_REST_FACTOR, REPLIES_PER_TASK};
 use crate::megaflow::Megaflow;
@@ -33,6 +34,7 @@ impl Pmd {
     /// Sends packets that the slow path has decided, and caches the decisions. Returns how many.
     pub(crate) fn send_answers(&mut self, tenant: TenantIndex, deadline_tsc: u64) -> usize {
         let mut answered = 0;
+        self.prefetch_answers(tenant);
         while answered < REPLIES_PER_TASK && self.cache.homeward_room() >= 2 {
             let Some(slot) = self.tenants.get_mut(tenant) else { break };
             let Ok(reply) = slot.lane.replies.pop() else { break };
@@ -54,23 +56,59 @@ impl Pmd {
         answered
     }
 
+    /// Asks for what the answers that have come say, all of them together: another core has written it.
+    fn prefetch_answers(&mut self, tenant: TenantIndex) {
+        let Some(slot) = self.tenants.get_mut(tenant) else { return };
+        let replies = &mut slot.lane.replies;
+        let count = replies.slots().min(REPLIES_PER_TASK);
+        let Ok(chunk) = replies.read_chunk(count) else { return };
+        let (front, back) = chunk.as_slices();
+        let answers = || front.iter().chain(back);
+        answers().for_each(|reply| Megaflow::prefetch(Arc::as_ptr(&reply.megaflow)));
+        for (ahead, reply) in answers().enumerate() {
+            self.cache.prefetch_install(&reply.megaflow, ahead);
+        }
+    }
+
     fn send_answer(&mut self, tenant: TenantIndex, reply: Reply, deadline_tsc: u64) {
         let Reply { port, key_hash, frame, megaflow, install, punt } = reply;
         // The port may be gone; then so are its counters.
         let Some(counters) = self.ports.get(port).map(|slot| Arc::clone(&slot.counters)) else {
-            return self.let_go(megaflow, install, frame);
+            return self.let_go(megaflow, install, frame.into_bytes());
         };
         counters.miss_returned();
+        let mut kept = self.take_kept(tenant);
+        let Some(bytes) = frame.bytes(&mut kept) else {
+            // No answer has another's ticket.
+            debug_assert!(false, "an answer's frame is kept until it comes");
+            counters.dropped(DropReason::NoBuffers, 1);
+            self.put_kept(tenant, kept);
+            return self.let_go(megaflow, install, frame.into_bytes());
+        };
         let now_tsc = self.accounts.last_tsc();
         let source = Source { port, counters: &counters, now_tsc, deadline_tsc };
-        let cut = self.run_owned(&megaflow, &frame, Some(key_hash), source, punt);
+        let cut = self.run_owned(&megaflow, bytes, Some(key_hash), source, punt);
         if let Some(progress) = cut {
             let decision = Decision::Answer { megaflow, install };
             let punt = Punt::Done(punt);
             let job = Job { decision, progress, port, payer: tenant, punt };
-            self.park_owned(Place::Tenant(tenant), frame, job, &counters);
+            self.park_owned(Place::Tenant(tenant), bytes, job, &counters);
         } else {
-            self.let_go(megaflow, install, frame);
+            self.let_go_of_decision(megaflow, install);
+        }
+        self.put_kept(tenant, kept);
+        self.let_go_of_bytes(frame.into_bytes());
+    }
+
+    /// The frames of a lane, so that one can be read while it is carried out.
+    fn take_kept(&mut self, tenant: TenantIndex) -> KeptFrames {
+        let slot = self.tenants.get_mut(tenant);
+        slot.map(|slot| std::mem::take(&mut slot.lane.kept)).unwrap_or_default()
+    }
+
+    fn put_kept(&mut self, tenant: TenantIndex, kept: KeptFrames) {
+        if let Some(slot) = self.tenants.get_mut(tenant) {
+            slot.lane.kept = kept;
         }
     }
 
@@ -79,17 +117,22 @@ impl Pmd {
     fn ask_again(&mut self, tenant: TenantIndex, reply: Reply) {
         let Reply { port, key_hash, frame, megaflow, install, punt: _ } = reply;
         if let Some(counters) = self.ports.get(port).map(|slot| Arc::clone(&slot.counters)) {
-            let parsed = OwnedFrame::parsed(&mut self.returned, &frame, port);
+            let mut kept = self.take_kept(tenant);
+            let bytes = frame.bytes(&mut kept).unwrap_or_default();
+            let parsed = OwnedFrame::parsed(&mut self.returned, bytes, port);
             let key = parsed.packet(0).map(|packet| packet.key).unwrap_or_default();
             let slot = self.tenants.get_mut(tenant);
-            if slot.is_some_and(|slot| slot.lane.queue(port, &key, key_hash, &frame)) {
+            // It is not kept this time: where it is now is not to be written to.
+            let is_queued = slot.is_some_and(|slot| slot.lane.queue(port, &key, key_hash, bytes));
+            self.put_kept(tenant, kept);
+            if is_queued {
                 self.wake_slow_path(tenant);
             } else {
                 counters.miss_returned();
                 counters.dropped(DropReason::MissQueueFull, 1);
             }
         }
-        self.let_go(megaflow, install, frame);
+        self.let_go(megaflow, install, frame.into_bytes());
     }
 
     /// Carries out what controllers have put in at the tenant's ports.
@@ -110,7 +153,7 @@ impl Pmd {
                     let source = self.injection_source(port, &counters, deadline_tsc);
                     self.inject(megaflow, frame, source, Place::Tenant(tenant));
                 }
-                None => self.let_go(megaflow, false, frame),
+                None => self.let_go(megaflow, false, Some(frame)),
             }
             self.accounts.lap_tenant(tenant);
         }
@@ -178,9 +221,10 @@ impl Pmd {
             };
             let port = source.port;
             let job = Job { decision, progress, port, payer, punt };
-            self.park_owned(place, frame, job, source.counters);
+            self.park_owned(place, &frame, job, source.counters);
+            self.let_go_of_bytes(Some(frame));
         } else {
-            self.let_go(megaflow, false, frame);
+            self.let_go(megaflow, false, Some(frame));
         }
     }
 
@@ -214,7 +258,7 @@ impl Pmd {
     }
 
     /// Keeps a frame whose list was cut: its header is where it was edited.
-    fn park_owned(&mut self, place: Place, frame: Vec<u8>, job: Job, counters: &PortCounters) {
+    fn park_owned(&mut self, place: Place, frame: &[u8], job: Job, counters: &PortCounters) {
         let parked = match place {
             Place::Tenant(tenant) => {
                 self.tenants.get_mut(tenant).and_then(|slot| slot.parked.as_mut())
@@ -233,17 +277,26 @@ impl Pmd {
                 self.let_go_of(job);
             }
         }
-        self.cache.send_frame_home(frame);
     }
 
     /// What is left of an owned frame: its decision goes into the caches or home, its bytes go
-    /// home.
-    fn let_go(&mut self, megaflow: Arc<Megaflow>, install: bool, frame: Vec<u8>) {
+    /// home if they came from there.
+    fn let_go(&mut self, megaflow: Arc<Megaflow>, install: bool, bytes: Option<Vec<u8>>) {
+        self.let_go_of_decision(megaflow, install);
+        self.let_go_of_bytes(bytes);
+    }
+
+    fn let_go_of_decision(&mut self, megaflow: Arc<Megaflow>, install: bool) {
         if install {
             self.cache.install(megaflow);
         } else {
             self.cache.decline(megaflow);
         }
-        self.cache.send_frame_home(frame);
+    }
+
+    fn let_go_of_bytes(&mut self, bytes: Option<Vec<u8>>) {
+        if let Some(bytes) = bytes {
+            self.cache.send_frame_home(bytes);
+        }
     }
 }

@@ -234,7 +234,8 @@ impl SlowPath {
     fn answer(&mut self, mut miss: Miss, log: &mut SlowPathLog) {
         let (ops, drop_reason) = (self.rules)(&miss);
         if ops.contains(&Op::Punt) && self.end.admits_punt(&mut miss, tsc::now()) {
-            self.told.lock().unwrap().push((miss.kind, miss.port, miss.frame.clone()));
+            let frame = self.end.frame(&mut miss).to_vec();
+            self.told.lock().unwrap().push((miss.kind, miss.port, frame));
         }
         if miss.kind == MissKind::Punt {
             return;

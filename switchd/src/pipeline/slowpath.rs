@@ -3,7 +3,6 @@
 //! It serves the tenants by the same scheduler and weights as the PMDs do, with books of its own:
 //! whose packets miss pays for the walks.
 
-use std::collections::HashMap;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
@@ -78,8 +77,7 @@ pub(super) struct SlowPath {
     ledger: Arc<Ledger>,
     cpu: CpuClock,
     looked_tsc: u64,
-    /// The last answer per flow of a PMD.
-    recent: HashMap<(usize, FlowKey), EntryId>,
+    recent: RecentAnswers,
     log: RateLimit,
 }
 
@@ -120,7 +118,7 @@ impl SlowPath {
             ledger,
             cpu: CpuClock { tsc_hz, read_ns: 0, read_tsc: 0, booked_cycles: 0 },
             looked_tsc: 0,
-            recent: HashMap::new(),
+            recent: RecentAnswers::new(),
             log: RateLimit::default(),
         })
     }
@@ -225,6 +223,7 @@ impl SlowPath {
             self.answer(miss);
             now_tsc = tsc::now();
         }
+        self.end.answered();
         let cycles = self.lap(turn.tenant);
         self.scheduler.charge(turn.tenant, cycles, now_tsc);
         self.scheduler.done(turn.tenant, has_more, now_tsc);
@@ -235,20 +234,16 @@ impl SlowPath {
             let copies = self.core.copies_of(miss.port, &miss.key);
             return self.send_copies(&mut miss, copies);
         }
-        let flow = (miss.pmd, miss.key);
         // A packet close behind another one of its flow gets the same answer.
-        let leader = self.recent.get(&flow).filter(|_| miss.follower);
-        if let Some(verdict) = leader.and_then(|entry| self.core.repeat(*entry)) {
+        let leader = if miss.follower { self.recent.get(&miss) } else { None };
+        if let Some(verdict) = leader.and_then(|entry| self.core.repeat(entry)) {
             return self.end.reply(miss, verdict);
         }
-        let frame_bytes = u32::try_from(miss.frame.len()).unwrap_or(u32::MAX);
+        let frame_bytes = u32::try_from(miss.frame_len).unwrap_or(u32::MAX);
         let Answer { verdict, entry, stale, copies } =
             self.core.answer(miss.port, &miss.key, frame_bytes);
         if let Some(entry) = entry {
-            if self.recent.len() >= RECENT_ANSWERS {
-                self.recent.clear();
-            }
-            self.recent.insert(flow, entry);
+            self.recent.put(&miss, entry);
         }
         self.send_copies(&mut miss, copies);
         self.end.reply(miss, verdict);
@@ -258,11 +253,12 @@ impl SlowPath {
     }
 
     /// Sends controllers their copies of a packet, within its tenant's limit.
-    fn send_copies(&self, miss: &mut Miss, copies: Option<(BridgeId, Vec<Punt>)>) {
+    fn send_copies(&mut self, miss: &mut Miss, copies: Option<(BridgeId, Vec<Punt>)>) {
         if let Some((bridge, punts)) = copies
             && self.end.admits_punt(miss, tsc::now())
         {
-            self.core.send_copies(bridge, &punts, &miss.frame);
+            let frame = self.end.frame(miss);
+            self.core.send_copies(bridge, &punts, frame);
         }
     }
 
@@ -272,6 +268,31 @@ impl SlowPath {
         self.books.charge(Account::Tenant(tenant), cycles);
         self.ledger.publish(tenant, &self.books);
         cycles
+    }
+}
+
+/// The last answers to flows of PMDs. Each flow has one place, which another flow's may take: what is
+/// not there is walked for again.
+struct RecentAnswers(Box<[Option<(usize, FlowKey, EntryId)>]>);
+
+impl RecentAnswers {
+    fn new() -> Self {
+        Self(vec![None; RECENT_ANSWERS].into())
+    }
+
+    fn place(miss: &Miss) -> usize {
+        miss.key_hash() as usize % RECENT_ANSWERS
+    }
+
+    fn get(&self, miss: &Miss) -> Option<EntryId> {
+        let (pmd, key, entry) = self.0.get(Self::place(miss))?.as_ref()?;
+        (*pmd == miss.pmd && *key == miss.key).then_some(*entry)
+    }
+
+    fn put(&mut self, miss: &Miss, entry: EntryId) {
+        if let Some(place) = self.0.get_mut(Self::place(miss)) {
+            *place = Some((miss.pmd, miss.key, entry));
+        }
     }
 }
 

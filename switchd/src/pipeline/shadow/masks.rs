@@ -7,11 +7,13 @@ use tollgate_classifier::limits::SUBTABLES_PER_PORT_MAX;
 use tollgate_packet::{FlowKey, FlowMask, FlowMatch};
 use tollgate_policy::TenantIndex;
 
+use super::FastMap;
+
 /// How many decisions have each mask: of each port (by the datapath's number), and of each owner.
 #[derive(Debug, Default)]
 pub(super) struct Masks {
-    ports: HashMap<u32, HashMap<FlowMask, usize>>,
-    owners: HashMap<TenantIndex, HashMap<(u32, FlowMask), usize>>,
+    ports: FastMap<u32, FastMap<FlowMask, usize>>,
+    owners: FastMap<TenantIndex, FastMap<(u32, FlowMask), usize>>,
 }
 
 impl Masks {
@@ -64,7 +66,7 @@ impl Masks {
 
 /// Counts one less, and forgets what is zero.
 fn take_one<A: Eq + Hash, B: Eq + Hash>(
-    counts: &mut HashMap<A, HashMap<B, usize>>,
+    counts: &mut FastMap<A, FastMap<B, usize>>,
     of: A,
     what: B,
 ) {

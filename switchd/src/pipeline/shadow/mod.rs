@@ -26,6 +26,9 @@ use super::walk::Walk;
 
 pub(super) use self::entry::Collected;
 
+/// A map by a keyed hash that costs less than the standard library's: a walk asks for several.
+type FastMap<K, V> = HashMap<K, V, ahash::RandomState>;
+
 /// Names an entry until it is dropped; never means another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EntryId {
@@ -89,10 +92,10 @@ pub(super) struct Shadow {
     slots: Vec<Option<(u64, Entry)>>,
     vacant: Vec<u32>,
     next_serial: u64,
-    by_address: HashMap<usize, u32>,
-    by_station: HashMap<(BridgeId, Station), HashSet<u32>>,
-    cached_of: HashMap<TenantIndex, usize>,
-    limits: HashMap<TenantIndex, CacheLimits>,
+    by_address: FastMap<usize, u32>,
+    by_station: FastMap<(BridgeId, Station), HashSet<u32>>,
+    cached_of: FastMap<TenantIndex, usize>,
+    limits: FastMap<TenantIndex, CacheLimits>,
     masks: Masks,
     /// Entries cached nowhere, the oldest first.
     uncached: VecDeque<EntryId>,
@@ -108,10 +111,10 @@ impl Shadow {
             slots: Vec::new(),
             vacant: Vec::new(),
             next_serial: 0,
-            by_address: HashMap::new(),
-            by_station: HashMap::new(),
-            cached_of: HashMap::new(),
-            limits: HashMap::new(),
+            by_address: FastMap::default(),
+            by_station: FastMap::default(),
+            cached_of: FastMap::default(),
+            limits: FastMap::default(),
             masks: Masks::default(),
             uncached: VecDeque::new(),
             additions: Additions::default(),
