@@ -55,8 +55,9 @@ impl Pmd {
             tally.count(decision, alike.len() as u64, bytes, &self.cache, source.now_tsc);
         }
         self.egress.stopwatch.lap(Stage::Account, 0);
-        // As much as is worth a look at the clock.
-        moved.is_late = moved.packets < len && tsc::now() >= deadline_tsc;
+        // As much as is worth a look at the clock. A run to another PMD's port is not moved here, and
+        // its packets are late at the earliest when one of them is.
+        moved.is_late = (1..len).contains(&moved.packets) && tsc::now() >= deadline_tsc;
         moved
     }
 
@@ -136,5 +137,60 @@ impl Egress {
         slot.counters.refused(moved.packets as u64 - frames_out);
         source.counters.forwarded(frames_out);
         moved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tollgate_packet::{FlowKey, FlowMask, FlowMatch};
+    use tollgate_policy::Turn;
+    use tollgate_vhost::{Features, mock};
+
+    use super::*;
+    use crate::control::DatapathConfig;
+    use crate::counters::PortSnapshot;
+    use crate::megaflow::{Megaflow, MegaflowStats, Op};
+    use crate::pmd::bench::{add_guest, add_port, pmd};
+    use crate::pmd::ports::RingRef;
+    use crate::settings::PortSettings;
+
+    const SENDER: u16 = 1;
+    const RECEIVER: u16 = 2;
+
+    /// They were given back to the ring before one of them was handed over, turn after turn, where
+    /// looking at them took the time of a turn.
+    #[test]
+    fn bug_packets_to_another_pmds_port_get_on_however_late_their_turn_is() {
+        let config =
+            DatapathConfig { megaflows_max: 64, exact_entries: 64, ..DatapathConfig::default() };
+        let mut pmd = pmd(&config).0;
+        pmd.accounts.start();
+        let mut guest = add_guest(&mut pmd, SENDER);
+        add_port(&mut pmd, RECEIVER, &PortSettings::default());
+        pmd.ports.get_mut(PortIndex(RECEIVER)).unwrap().home = 1;
+        let key = FlowKey { in_port: SENDER.into(), ..FlowKey::default() };
+        // The ports of entry alone would decide without a look.
+        let mask = FlowKey { in_port: u32::MAX, eth_type: u16::MAX, ..FlowKey::default() };
+        let frame = mock::frame(60, 1);
+        let eth_type = u16::from_be_bytes([frame[12], frame[13]]);
+        pmd.cache.install(Arc::new(Megaflow {
+            matcher: FlowMatch::new(&FlowKey { eth_type, ..key }, FlowMask(mask)),
+            ops: [Op::Output(PortIndex(RECEIVER))].into(),
+            meters: Box::default(),
+            drop_reason: DropReason::RuleDrop,
+            owner: TenantIndex(SENDER),
+            generation: 1,
+            stats: MegaflowStats::default(),
+        }));
+        guest.driver.transmit(Features::offered(1).net_header_bytes(), &frame);
+        let (tenant, at) = (TenantIndex(SENDER), RingRef { port: PortIndex(SENDER), pair: 0 });
+        assert!(pmd.ports.polled(at).is_some());
+        pmd.tenants.get_mut(tenant).unwrap().ring_ready(at);
+        pmd.task(Turn { tenant, budget_cycles: 1, slack: true });
+        let counters = Arc::clone(&pmd.ports.get(PortIndex(SENDER)).unwrap().counters);
+        let counters = PortSnapshot::of(&[counters]);
+        assert_eq!((counters.rx_packets, counters.queued), (1, 0), "{counters:?}");
     }
 }
