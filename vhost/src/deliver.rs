@@ -6,7 +6,9 @@ use tollgate_frame::segment::payload_len;
 use tollgate_frame::{DropReason, Segment, Sink, copy};
 
 use crate::chain::{self, ChainError, Cursor};
-use crate::limits::{MAX_BUFFERS_PER_FRAME, MAX_FRAME_BYTES, MAX_PIECE_CYCLES, STAGED_ENTRIES};
+use crate::limits::{
+    MAX_BUFFERS_PER_FRAME, MAX_FRAME_BYTES, MAX_MEET_CYCLES, MAX_PIECE_CYCLES, STAGED_ENTRIES,
+};
 use crate::ring::{ActiveVring, Entry};
 
 /// The virtio-net header with `num_buffers`; the legacy one is its first 10 bytes.
@@ -93,12 +95,14 @@ impl ActiveVring {
     }
 
     /// Cycles, since the last call, that small buffers have cost beyond those that such frames usually
-    /// take. They are the receiver's alone to choose, so it pays for them.
+    /// take, and pages that were written to for the first time. They are the receiver's alone to choose,
+    /// so it pays for them.
     ///
-    /// What is measured is the finding of the buffers, in which nothing of the sender's is touched: the
-    /// pieces beyond the usual ones have their part of it, and as much again for being written to. So
-    /// neither cold nor scattered payload makes a receiver pay; and no piece counts for more than
-    /// [`MAX_PIECE_CYCLES`], so that an interruption does not.
+    /// A new page is written to apart from the frame, and that is timed; it counts for no more than
+    /// [`MAX_MEET_CYCLES`]. Of small buffers, what is measured is the finding, in which nothing of the
+    /// sender's is touched: the pieces beyond the usual ones have their part of it, and as much again for
+    /// being written to. So neither cold nor scattered payload makes a receiver pay; and no piece counts
+    /// for more than [`MAX_PIECE_CYCLES`], so that an interruption does not.
     #[inline]
     pub fn take_receiver_cycles(&mut self) -> u64 {
         std::mem::take(&mut self.receiver_cycles)
@@ -138,6 +142,7 @@ impl ActiveVring {
         let gathered = self.gather_buffers(first, wanted);
         self.charge_receiver(wanted, tsc::now().saturating_sub(began_tsc));
         gathered?;
+        self.meet_pages(wanted);
         // At most MAX_BUFFERS_PER_FRAME.
         let buffers = self.used_buffers.len as u16;
         let net_header = net_header(buffers);
@@ -154,6 +159,21 @@ impl ActiveVring {
         }
         self.advance(buffers);
         Ok(())
+    }
+
+    /// Writes to pages that no frame was written to before, which takes as long as the receiver's memory
+    /// has it: it pays.
+    fn meet_pages(&mut self, wanted: u32) {
+        let mut left = wanted;
+        let mut met_cycles = 0;
+        for piece in self.pieces.list() {
+            let len = piece.len.min(left);
+            // SAFETY: pieces are in guest memory that the ring holds mapped, and the first `wanted` bytes
+            // of all are written next.
+            met_cycles += unsafe { self.shared.memory().meet(piece.address, len) };
+            left -= len;
+        }
+        self.receiver_cycles += met_cycles.min(MAX_MEET_CYCLES);
     }
 
     /// Collects buffers until `wanted` bytes fit. Changes nothing that the guest can see.

@@ -21,6 +21,7 @@ pub mod memory;
 #[cfg(feature = "test-utils")]
 pub mod mock;
 mod notify;
+mod pages;
 mod ring;
 pub mod session;
 mod shared;

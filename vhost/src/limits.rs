@@ -37,3 +37,15 @@ pub const LOG_LINES_PER_SECOND: u32 = 5;
 /// Times a second that one frontend may start or stop rings; beyond it, its messages wait. Each is
 /// mail to a PMD, which others share. Setting up 8 pairs takes some 100.
 pub const RING_CHANGES_PER_SECOND: u32 = 500;
+
+/// Pages of one region that it is known of whether they were written to, a bit each: 2 MiB for one of
+/// 64 GiB. A frontend that maps an endless sparse file costs no more.
+pub const TRACKED_PAGES_MAX: u64 = 1 << 24;
+
+/// As far into a buffer as a frame of 1500 bytes reaches with all headers: whether these pages are
+/// known is seen when the buffer is read ahead.
+pub const USUAL_FRAME_BYTES: u32 = 1536;
+
+/// Most that a first write to pages of a receiver's makes it pay for one frame: a huge page is cleared
+/// in less. Longer than that is an interruption.
+pub const MAX_MEET_CYCLES: u64 = 1_000_000;

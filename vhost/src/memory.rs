@@ -10,9 +10,12 @@ use std::sync::Arc;
 
 use rustix::fs::{FileType, fstat, fstatfs};
 use rustix::param::page_size;
+use tollgate_accel::tsc;
+use tollgate_frame::copy;
 use vm_memory::{FileOffset, MmapRegion};
 
-use crate::limits::MAX_MEMORY_REGIONS;
+use crate::limits::{MAX_MEMORY_REGIONS, USUAL_FRAME_BYTES};
+use crate::pages::MetPages;
 
 /// HUGETLBFS_MAGIC of linux/magic.h.
 const HUGETLBFS_MAGIC: u64 = 0x958458f6;
@@ -63,6 +66,7 @@ struct Region {
     host: HostAddress,
     /// Keeps `info.size` bytes from `host` mapped.
     mapping: Arc<MmapRegion>,
+    met: Arc<MetPages>,
 }
 
 /// A region by itself: who asks for one address asks for others nearby. To be used with the table
@@ -72,12 +76,14 @@ pub(crate) struct Near {
     guest_address: u64,
     size: u64,
     host: HostAddress,
+    /// Its place in the table.
+    region: usize,
 }
 
 impl Near {
     /// No region.
     pub(crate) const NOWHERE: Self =
-        Self { guest_address: 0, size: 0, host: HostAddress(std::ptr::null_mut()) };
+        Self { guest_address: 0, size: 0, host: HostAddress(std::ptr::null_mut()), region: 0 };
 
     #[inline(always)]
     fn at(&self, guest_address: u64) -> Option<(*mut u8, u64)> {
@@ -173,12 +179,51 @@ impl GuestMemory {
     #[cold]
     #[inline(never)]
     fn search(&self, guest_address: u64) -> Option<Near> {
-        let near = |region: &Region| Near {
+        let near = |(place, region): (usize, &Region)| Near {
             guest_address: region.info.guest_address,
             size: region.info.size,
             host: region.host,
+            region: place,
         };
-        self.regions.iter().map(near).find(|near| near.at(guest_address).is_some())
+        self.regions.iter().enumerate().map(near).find(|near| near.at(guest_address).is_some())
+    }
+
+    /// Whether the pages of a buffer, as far as a usual frame goes, were written to before. `near` is of
+    /// its address, and all of it lies in that region.
+    #[inline]
+    pub(crate) fn has_met(&self, guest_address: u64, len: u32, near: &Near) -> bool {
+        let Some(region) = self.regions.get(near.region) else { return true };
+        let first = guest_address.wrapping_sub(near.guest_address);
+        let last = first + u64::from(len.clamp(1, USUAL_FRAME_BYTES)) - 1;
+        region.met.has(first) && region.met.has(last)
+    }
+
+    /// Writes a byte to each page of `len` bytes at `host` that was not met before; the cycles that this
+    /// took.
+    ///
+    /// # Safety
+    /// The bytes are mapped writable, in this table, and about to be written.
+    #[cold]
+    pub(crate) unsafe fn meet(&self, host: *mut u8, len: u32) -> u64 {
+        let offset_in = |region: &Region| {
+            let offset = (host as u64).checked_sub(region.host.0 as u64)?;
+            (offset < region.info.size).then_some(offset)
+        };
+        let found = self.regions.iter().find_map(|region| Some((region, offset_in(region)?)));
+        let Some((region, start)) = found else { return 0 };
+        let end = start.saturating_add(u64::from(len)).min(region.info.size);
+        let began_tsc = tsc::now();
+        let (mut at, mut is_new) = (start, false);
+        while at < end {
+            if !region.met.has(at) {
+                // SAFETY: between `host` and `len` bytes after it, which the caller vouches for.
+                unsafe { copy::copy_out(&[0], region.host_at(at)) };
+                region.met.meet(at);
+                is_new = true;
+            }
+            at = region.met.page_end(at);
+        }
+        if is_new { tsc::now().saturating_sub(began_tsc) } else { 0 }
     }
 
     /// The host address of `len` bytes at the frontend's `user_address`, if they lie inside one
@@ -251,7 +296,8 @@ fn map_region(index: usize, info: RegionInfo, file: File) -> Result<Region, Memo
     let mapping = MmapRegion::<()>::from_file(file_offset, map_len)
         .map_err(|source| MemoryError::Map { index, source })?;
     let host = HostAddress(mapping.as_ptr().wrapping_add(skipped as usize));
-    Ok(Region { info, host, mapping: Arc::new(mapping) })
+    let met = Arc::new(MetPages::new(info.size));
+    Ok(Region { info, host, mapping: Arc::new(mapping), met })
 }
 
 impl fmt::Debug for Region {

@@ -40,8 +40,8 @@ pub(crate) struct VringConfig {
 pub(crate) struct Entry {
     pub(crate) head: u16,
     pub(crate) descriptor: Descriptor,
-    /// Where the first buffer is if it lies in one region as a whole, or null. It stays mapped as
-    /// long as the ring holds its memory.
+    /// Where the first buffer is, or null if it does not lie in one region as a whole, or is one to be
+    /// written to whose pages were never met. It stays mapped as long as the ring holds its memory.
     pub(crate) host: *mut u8,
 }
 
@@ -307,11 +307,15 @@ impl ActiveVring {
         }
         for ahead in first..count {
             let staged = staged_at(staged, next_avail.wrapping_add(ahead));
-            let Some(entry) = Entry::load(shared, staged.head, near) else { break };
+            let Some(mut entry) = Entry::load(shared, staged.head, near) else { break };
+            let Descriptor { address, len, .. } = entry.descriptor;
             if from_guest {
-                prefetch_frame(entry.host, entry.descriptor.len);
-            } else {
+                prefetch_frame(entry.host, len);
+            } else if entry.host.is_null() || shared.memory().has_met(address, len, near) {
                 prefetch_room(entry.host, *net_header_bytes);
+            } else {
+                // Not to be filled without further ado.
+                entry.host = std::ptr::null_mut();
             }
             *staged = entry;
         }

@@ -74,6 +74,20 @@ impl Bench {
         (spent(SENDER), spent(RECEIVER))
     }
 
+    /// Has a frame written to each of the receiver's buffers, of this size; what both have paid so far.
+    fn fill_every_buffer(&mut self, bytes: u32) -> (u64, u64) {
+        (0..RING).for_each(|_| self.receiver.post(bytes));
+        let frame = mock::frame(bytes as usize - header_bytes(), 1);
+        let mut paid = (0, 0);
+        for _ in 0..RING {
+            self.sender.transmit(header_bytes(), &frame);
+            paid = self.turn();
+            self.sender.take_used();
+        }
+        assert_eq!(self.receiver.receive(header_bytes()).len(), usize::from(RING));
+        paid
+    }
+
     /// Offers a frame in pieces of `piece` bytes, in memory that nothing has touched but this.
     fn transmit_scattered(&mut self, frame: &[u8], piece: usize) {
         let bytes = [vec![0; header_bytes()], frame.to_vec()].concat();
@@ -116,18 +130,27 @@ fn no_sender_makes_a_receiver_with_usual_buffers_pay() {
         [(60, 1, 2048), (200, 1, 1526), (1500, 64, 2048), (9000, 50, 1526), (9000, 1024, 1100)]
     {
         let mut bench = bench();
+        let before = bench.fill_every_buffer(buffer);
         (0..RING).for_each(|_| bench.receiver.post(buffer));
         let frame = mock::frame(frame_bytes, 3);
         bench.transmit_scattered(&frame, piece);
-        let (sent, received) = bench.turn();
+        let after = bench.turn();
         assert_eq!(
             bench.receiver.receive(header_bytes()),
             [frame],
             "{frame_bytes} bytes in pieces of {piece}"
         );
-        assert_eq!(received, 0, "{frame_bytes} bytes in pieces of {piece}");
-        assert!(sent > 0);
+        assert_eq!(after.1, before.1, "{frame_bytes} bytes in pieces of {piece}");
+        assert!(after.0 > before.0);
     }
+}
+
+#[test]
+fn a_receiver_pays_for_the_first_write_to_each_of_its_pages_and_for_no_other() {
+    let mut bench = bench();
+    let first = bench.fill_every_buffer(2048).1;
+    assert!(first > 0, "its pages are new");
+    assert_eq!(bench.fill_every_buffer(2048).1, first, "and then are not");
 }
 
 /// Nothing gates a receiver: what it has no credit for is its senders'.
