@@ -35,7 +35,7 @@ impl fmt::Debug for Rings {
 }
 
 impl Rings {
-    /// With frames of `frame_bytes`, [`PACKETS`] of them waiting; the way has been gone once.
+    /// With frames of `frame_bytes`, [`PACKETS`] of them waiting; the way has been gone before.
     pub(crate) fn new(frame_bytes: usize) -> Self {
         let status = Arc::new(PortStatus::new());
         let ring = |index| {
@@ -57,8 +57,11 @@ impl Rings {
             burst: Burst::new(),
             malformed: FetchStats::new(),
         };
-        rings.refill();
-        rings.copy();
+        // Until every buffer is known to the ring, and all of a round were.
+        for _ in 0..3 {
+            rings.refill();
+            rings.copy();
+        }
         rings.refill();
         rings
     }

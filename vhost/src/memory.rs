@@ -15,7 +15,7 @@ use tollgate_frame::copy;
 use vm_memory::{FileOffset, MmapRegion};
 
 use crate::limits::{MAX_MEMORY_REGIONS, USUAL_FRAME_BYTES};
-use crate::pages::MetPages;
+use crate::pages::{MetPages, MetView};
 
 /// HUGETLBFS_MAGIC of linux/magic.h.
 const HUGETLBFS_MAGIC: u64 = 0x958458f6;
@@ -76,14 +76,17 @@ pub(crate) struct Near {
     guest_address: u64,
     size: u64,
     host: HostAddress,
-    /// Its place in the table.
-    region: usize,
+    met: MetView,
 }
 
 impl Near {
     /// No region.
-    pub(crate) const NOWHERE: Self =
-        Self { guest_address: 0, size: 0, host: HostAddress(std::ptr::null_mut()), region: 0 };
+    pub(crate) const NOWHERE: Self = Self {
+        guest_address: 0,
+        size: 0,
+        host: HostAddress(std::ptr::null_mut()),
+        met: MetView::NOWHERE,
+    };
 
     #[inline(always)]
     fn at(&self, guest_address: u64) -> Option<(*mut u8, u64)> {
@@ -179,23 +182,25 @@ impl GuestMemory {
     #[cold]
     #[inline(never)]
     fn search(&self, guest_address: u64) -> Option<Near> {
-        let near = |(place, region): (usize, &Region)| Near {
+        let near = |region: &Region| Near {
             guest_address: region.info.guest_address,
             size: region.info.size,
             host: region.host,
-            region: place,
+            met: region.met.view(),
         };
-        self.regions.iter().enumerate().map(near).find(|near| near.at(guest_address).is_some())
+        self.regions.iter().map(near).find(|near| near.at(guest_address).is_some())
     }
 
     /// Whether the pages of a buffer, as far as a usual frame goes, were written to before. `near` is of
-    /// its address, and all of it lies in that region.
-    #[inline]
+    /// this table and of the buffer's address, and all of it lies in that region; else nothing is known,
+    /// and nothing to be found out.
+    #[inline(always)]
     pub(crate) fn has_met(&self, guest_address: u64, len: u32, near: &Near) -> bool {
-        let Some(region) = self.regions.get(near.region) else { return true };
         let first = guest_address.wrapping_sub(near.guest_address);
-        let last = first + u64::from(len.clamp(1, USUAL_FRAME_BYTES)) - 1;
-        region.met.has(first) && region.met.has(last)
+        let last = first.wrapping_add(u64::from(len.clamp(1, USUAL_FRAME_BYTES))) - 1;
+        // SAFETY: regions, and so their pages, live as long as this table, which `near` is of by
+        // contract; both offsets are checked against the region's size, that of its pages.
+        first >= near.size || last >= near.size || unsafe { near.met.has_both(first, last) }
     }
 
     /// Writes a byte to each page of `len` bytes at `host` that was not met before; the cycles that this

@@ -18,6 +18,7 @@ use crate::fetch::Fetched;
 use crate::limits::STAGED_ENTRIES;
 use crate::memory::{GuestMemory, Near};
 use crate::notify::CallFd;
+use crate::pages::NewPages;
 use crate::shared::{AvailPeek, Descriptor, RingAddresses, RingPlaceError, SharedRing};
 use crate::status::{PortStatus, RingFault};
 
@@ -90,8 +91,9 @@ pub struct ActiveVring {
     pub(crate) pieces: Pieces,
     pub(crate) fetched: Fetched,
     pub(crate) used_buffers: UsedBuffers,
-    /// What small receive buffers have cost, until it is asked for.
+    /// What small receive buffers and new pages have cost, until it is asked for.
     pub(crate) receiver_cycles: u64,
+    new_pages: NewPages,
     pub(crate) mapping: Mapping,
     index: u16,
     call: Option<Arc<CallFd>>,
@@ -112,6 +114,7 @@ impl ActiveVring {
         // sees must not jump.
         let used = shared.used_index();
         let mapping = Arc::clone(memory);
+        let ring_entries = shared.size();
         let mut ring = Self {
             shared,
             next_avail: base,
@@ -129,6 +132,7 @@ impl ActiveVring {
             fetched: Fetched::new(base),
             used_buffers: UsedBuffers::new(),
             receiver_cycles: 0,
+            new_pages: NewPages::new(ring_entries),
             mapping,
             index,
             call,
@@ -307,20 +311,54 @@ impl ActiveVring {
         }
         for ahead in first..count {
             let staged = staged_at(staged, next_avail.wrapping_add(ahead));
-            let Some(mut entry) = Entry::load(shared, staged.head, near) else { break };
-            let Descriptor { address, len, .. } = entry.descriptor;
+            let Some(entry) = Entry::load(shared, staged.head, near) else { break };
             if from_guest {
-                prefetch_frame(entry.host, len);
-            } else if entry.host.is_null() || shared.memory().has_met(address, len, near) {
-                prefetch_room(entry.host, *net_header_bytes);
+                prefetch_frame(entry.host, entry.descriptor.len);
             } else {
-                // Not to be filled without further ado.
-                entry.host = std::ptr::null_mut();
+                prefetch_room(entry.host, *net_header_bytes);
             }
             *staged = entry;
         }
         self.staged_count = count.max(first);
         self.shared.prefetch_used(self.next_used);
+        if !from_guest && count > first {
+            self.watch_pages(first, count);
+        }
+    }
+
+    /// Makes sure that no buffer among those staged from `first` to `count` is filled without further ado
+    /// whose pages were never met. Once many in a row were, it looks at one of them only, until that is a
+    /// new one: so its receiver can make its senders pay for the first write to about one page in a burst.
+    #[inline]
+    fn watch_pages(&mut self, first: u16, count: u16) {
+        if self.new_pages.is_likely() {
+            return self.find_new_pages(first, count);
+        }
+        let ahead = first + self.new_pages.pick(count - first);
+        if !self.is_met(ahead) {
+            self.find_new_pages(first, count);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_new_pages(&mut self, first: u16, count: u16) {
+        for ahead in first..count {
+            let is_new = !self.is_met(ahead);
+            if is_new {
+                staged_at(&mut self.staged, self.next_avail.wrapping_add(ahead)).host =
+                    std::ptr::null_mut();
+            }
+            self.new_pages.seen(is_new);
+        }
+    }
+
+    /// Whether a staged buffer is one whose pages were met, or one that is gathered piece by piece anyway.
+    #[inline]
+    fn is_met(&mut self, ahead: u16) -> bool {
+        let Self { shared, near, staged, next_avail, .. } = self;
+        let Entry { descriptor, host, .. } = *staged_at(staged, next_avail.wrapping_add(ahead));
+        host.is_null() || shared.memory().has_met(descriptor.address, descriptor.len, near)
     }
 
     /// Makes all used entries so far visible; whether the guest wants an interrupt for them.
