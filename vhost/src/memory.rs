@@ -197,7 +197,7 @@ impl GuestMemory {
     #[inline(always)]
     pub(crate) fn has_met(&self, guest_address: u64, len: u32, near: &Near) -> bool {
         let first = guest_address.wrapping_sub(near.guest_address);
-        let last = first.wrapping_add(u64::from(len.clamp(1, USUAL_FRAME_BYTES))) - 1;
+        let last = first.wrapping_add(u64::from(len.clamp(1, USUAL_FRAME_BYTES)) - 1);
         // SAFETY: regions, and so their pages, live as long as this table, which `near` is of by
         // contract; both offsets are checked against the region's size, that of its pages.
         first >= near.size || last >= near.size || unsafe { near.met.has_both(first, last) }
