@@ -8,6 +8,7 @@ mod costs;
 #[allow(dead_code)]
 mod guest;
 mod latency;
+mod preempted;
 mod recorded;
 mod scene;
 mod shares;
@@ -37,6 +38,7 @@ promises! {
     hostile_ring: storms::hostile_ring;
     daemon_held: survival::daemon_held;
     debt_survives: survival::debt_survives;
+    preemption_is_nobodys: preempted::preemption_is_nobodys;
     uplink_flood: uplink::uplink_flood;
     trace_replays: recorded::trace_replays;
     idle_ports: costs::idle_ports;

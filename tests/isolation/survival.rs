@@ -31,7 +31,7 @@ pub(crate) fn daemon_held() -> anyhow::Result<()> {
     scene.lab.switch.add_flows(&["in_port=sender,actions=output:receiver"])?;
     scene.lab.deliver("sender", &frame())?;
     scene.load("sender", always(frame()), 16, false);
-    let threads = management_threads(&scene)?;
+    let threads = threads(&scene, |name| !name.starts_with("pmd-"))?;
     // The core that this thread is pinned to.
     let mut core = CpuSet::new();
     core.set(1);
@@ -71,7 +71,7 @@ pub(crate) fn daemon_held() -> anyhow::Result<()> {
 }
 
 /// Real-time scheduling needs root, and somebody else's core another core.
-fn may_hold() -> Result<(), Missing> {
+pub(crate) fn may_hold() -> Result<(), Missing> {
     if !geteuid().is_root() {
         return Err(Missing("holding threads by a real-time one needs root".to_owned()));
     }
@@ -84,12 +84,12 @@ fn may_hold() -> Result<(), Missing> {
     Ok(())
 }
 
-/// The daemon's threads that are not PMDs.
-fn management_threads(scene: &Scene) -> anyhow::Result<Vec<Pid>> {
+/// The daemon's threads by name.
+pub(crate) fn threads(scene: &Scene, wanted: impl Fn(&str) -> bool) -> anyhow::Result<Vec<Pid>> {
     let mut threads = Vec::new();
     for entry in fs::read_dir(format!("/proc/{}/task", scene.lab.switch.pid()))? {
         let entry = entry?;
-        if !fs::read_to_string(entry.path().join("comm"))?.starts_with("pmd-") {
+        if wanted(&fs::read_to_string(entry.path().join("comm"))?) {
             let id = entry.file_name().to_string_lossy().parse()?;
             threads.push(Pid::from_raw(id).context("thread 0")?);
         }
@@ -98,7 +98,7 @@ fn management_threads(scene: &Scene) -> anyhow::Result<Vec<Pid>> {
 }
 
 /// What threads of the daemon have run so far; one that has ended ran nothing.
-fn cpu_ns(scene: &Scene, threads: &[Pid]) -> anyhow::Result<u64> {
+pub(crate) fn cpu_ns(scene: &Scene, threads: &[Pid]) -> anyhow::Result<u64> {
     let mut sum = 0;
     for thread in threads {
         let id = thread.as_raw_nonzero();
@@ -122,7 +122,7 @@ fn hold(mut work: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<()> {
 }
 
 /// Changes the calling thread's scheduling policy.
-fn schedule(policy: i32, priority: i32) -> std::io::Result<()> {
+pub(crate) fn schedule(policy: i32, priority: i32) -> std::io::Result<()> {
     let parameters = libc::sched_param { sched_priority: priority };
     // SAFETY: thread 0 is the calling one, and the parameters outlive the call.
     match unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) } {
