@@ -8,6 +8,7 @@ use tollgate_frame::{DropReason, Segment, Sink, copy};
 use crate::chain::{self, ChainError, Cursor};
 use crate::limits::{
     MAX_BUFFERS_PER_FRAME, MAX_FRAME_BYTES, MAX_MEET_CYCLES, MAX_PIECE_CYCLES, STAGED_ENTRIES,
+    USUAL_FRAME_BYTES,
 };
 use crate::ring::{ActiveVring, Entry};
 
@@ -167,11 +168,13 @@ impl ActiveVring {
         let mut left = wanted;
         let mut met_cycles = 0;
         for piece in self.pieces.list() {
-            let len = piece.len.min(left);
-            // SAFETY: pieces are in guest memory that the ring holds mapped, and the first `wanted` bytes
-            // of all are written next.
+            // As far as is looked at when a buffer is read ahead, or small frames would always meet a page
+            // that only larger ones are written to.
+            let len = piece.len.min(left.max(USUAL_FRAME_BYTES));
+            // SAFETY: pieces are in guest memory that the ring holds mapped, of buffers that are the
+            // device's to write to.
             met_cycles += unsafe { self.shared.memory().meet(piece.address, len) };
-            left -= len;
+            left = left.saturating_sub(len);
         }
         self.receiver_cycles += met_cycles.min(MAX_MEET_CYCLES);
     }

@@ -207,7 +207,7 @@ impl GuestMemory {
     /// took.
     ///
     /// # Safety
-    /// The bytes are mapped writable, in this table, and about to be written.
+    /// The bytes are mapped writable, in this table, and the device's to write to.
     #[cold]
     pub(crate) unsafe fn meet(&self, host: *mut u8, len: u32) -> u64 {
         let offset_in = |region: &Region| {

@@ -131,7 +131,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Plan {
             repetitions: 5,
             warm_up: Duration::from_millis(500),
-            measured: Duration::from_secs(2),
+            measured: Duration::from_millis(1500),
             toggles: 1300,
             held: Duration::from_secs(60),
         }
