@@ -9,6 +9,52 @@ pub fn internet_checksum(bytes: &[u8]) -> u16 {
     !fold(sum + odd)
 }
 
+/// A checksum whose bytes come in pieces: of a frame that lies scattered, or is copied by and by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PartialSum {
+    sum: u64,
+    /// An odd number of bytes so far: the next byte is the low one of a word.
+    odd: bool,
+}
+
+impl PartialSum {
+    /// The sum of `bytes` alone.
+    #[inline]
+    pub fn of(bytes: &[u8]) -> Self {
+        Self::default().and(bytes)
+    }
+
+    /// The sum with `bytes` behind what it covers so far.
+    #[inline]
+    #[must_use]
+    pub fn and(mut self, mut bytes: &[u8]) -> Self {
+        if self.odd
+            && let Some((first, rest)) = bytes.split_first()
+        {
+            (self.sum, self.odd, bytes) = (self.sum + u64::from(*first), false, rest);
+        }
+        let (words, odd) = bytes.as_chunks::<2>();
+        self.sum += words.iter().map(|word| u64::from(u16::from_be_bytes(*word))).sum::<u64>();
+        if let [last] = odd {
+            (self.sum, self.odd) = (self.sum + (u64::from(*last) << 8), true);
+        }
+        self
+    }
+
+    /// The sum with what `other` covers as well, which starts at an even offset.
+    #[inline]
+    #[must_use]
+    pub fn join(self, other: Self) -> Self {
+        Self { sum: self.sum + other.sum, odd: self.odd ^ other.odd }
+    }
+
+    /// The checksum; zero when the bytes contain their own, rightly.
+    #[inline]
+    pub fn checksum(self) -> u16 {
+        !fold(self.sum)
+    }
+}
+
 /// What a change of 16-bit words does to the checksums over them.
 ///
 /// One's complement sums do not care where a word stands, so the same change serves the IPv4
@@ -132,6 +178,14 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_sum_in_pieces_is_the_whole_one(
+            pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..8),
+        ) {
+            let sum = pieces.iter().fold(PartialSum::default(), |sum, piece| sum.and(piece));
+            prop_assert_eq!(sum.checksum(), internet_checksum(&pieces.concat()));
+        }
+
         #[test]
         fn an_incremental_checksum_is_the_whole_one(
             mut data in prop::collection::vec(any::<u8>(), 16..200),

@@ -95,6 +95,7 @@ pub(crate) struct Ipv4 {
 }
 
 impl Ipv4 {
+    pub(crate) const DONT_FRAGMENT: u16 = 0x4000;
     pub(crate) const MORE_FRAGMENTS: u16 = 0x2000;
     pub(crate) const FRAGMENT_OFFSET: u16 = 0x1fff;
 
@@ -165,6 +166,49 @@ pub(crate) struct Udp {
     pub(crate) dst: U16,
     pub(crate) len: U16,
     pub(crate) checksum: U16,
+}
+
+/// RFC 7348, 5.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct Vxlan {
+    pub(crate) flags: u8,
+    pub(crate) reserved: [u8; 3],
+    /// The network identifier (24 bits) and a reserved byte.
+    pub(crate) vni_reserved: U32,
+}
+
+impl Vxlan {
+    /// The identifier is valid.
+    pub(crate) const FLAG_VNI: u8 = 0x08;
+}
+
+/// RFC 8926, 3.4, without options.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct Geneve {
+    /// Version (2 bits), length of the options in words (6).
+    pub(crate) version_options: u8,
+    pub(crate) flags: u8,
+    /// EtherType of what is inside.
+    pub(crate) protocol: U16,
+    /// The network identifier (24 bits) and a reserved byte.
+    pub(crate) vni_reserved: U32,
+}
+
+impl Geneve {
+    /// A message for the endpoint itself.
+    pub(crate) const FLAG_CONTROL: u8 = 0x80;
+    /// There are options that the endpoint must understand.
+    pub(crate) const FLAG_CRITICAL: u8 = 0x40;
+    /// Transparent Ethernet bridging: a frame is inside.
+    pub(crate) const PROTOCOL_ETHERNET: u16 = 0x6558;
+
+    /// Bytes of options, as the header itself says.
+    #[inline]
+    pub(crate) fn options_len(&self) -> usize {
+        usize::from(self.version_options & 0x3f) * 4
+    }
 }
 
 /// RFC 9260, 3.1.
