@@ -159,9 +159,14 @@ impl Adversary {
         [if self.from_uplink { UPLINK.to_owned() } else { own }, to]
     }
 
-    /// How long its flows take to be known: the slow path has half a core for that.
+    /// How long its flows take to be known, by a slow path that has half a core for that: many decisions,
+    /// or the same once more under long rules that have just replaced others.
     pub(super) fn warm_up(&self) -> Duration {
-        if self.name == FLOWS_50K.name { Duration::from_secs(2) } else { Duration::ZERO }
+        match self.flows {
+            Flows::Rewrites(_) | Flows::Broadcast => Duration::from_secs(2),
+            Flows::EveryTuple if self.name == FLOWS_50K.name => Duration::from_secs(2),
+            _ => Duration::ZERO,
+        }
     }
 
     /// Its flows between the ports `from` and `to`.
