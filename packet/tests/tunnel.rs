@@ -320,6 +320,8 @@ fn every_reason_to_drop_is_told_apart() {
     vxlan(&|b| b[21] = 1, Err(E::Fragment));
     vxlan(&|b| b[38..40].copy_from_slice(&[0xff, 0xff]), Err(E::UdpLength));
     vxlan(&|b| b[38..40].copy_from_slice(&[0, 15]), Err(E::Truncated));
+    // Behind a datagram that ends too early is padding, not a header.
+    vxlan(&|b| b[38..43].copy_from_slice(&[0, 15, 0, 0, 0]), Err(E::Truncated));
     vxlan(&|b| b[38..40].copy_from_slice(&[0, 16 + 13]), Err(E::InnerTooShort));
     vxlan(&|b| b[38..40].copy_from_slice(&[0, 16 + 14]), Ok(()));
     vxlan(&|b| b[40..42].copy_from_slice(&[0x12, 0x34]), Err(E::UdpChecksum));
@@ -364,4 +366,19 @@ fn geneve_options_that_need_not_be_understood_are_skipped() {
         let outer = receive(&bytes, Kind::Geneve).unwrap();
         assert_eq!(&bytes[usize::from(outer.inner_offset)..], inner, "{words} words");
     }
+}
+
+/// One of these identifiers makes the sum come out as zero, which would say that there is none.
+#[test]
+fn a_udp_checksum_of_zero_is_sent_as_ones() {
+    let inner = hex(INNER);
+    let mut ones = 0;
+    for vni in (0..1 << 16).map(|high| Vni::new(high << 8).unwrap()) {
+        let packet = Packet { vni, ..packet(&inner) };
+        let bytes = encapsulate(&config(Kind::Vxlan, v6()), &packet, &inner);
+        assert_ne!(bytes[60..62], [0, 0]);
+        ones += u32::from(bytes[60..62] == [0xff, 0xff]);
+        assert!(receive(&bytes, Kind::Vxlan).is_ok());
+    }
+    assert_ne!(ones, 0);
 }
