@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 
 use rtrb::RingBuffer;
 use tollgate_accel::tsc::{self, TscNotInvariant};
+use tollgate_nic::Queues;
 use tollgate_packet::PortIndex;
 use tollgate_policy::{ConfigError, Refill, SchedulerConfig, TenantIndex};
 use tollgate_vhost::{Notifier, RingHost};
@@ -159,6 +160,9 @@ pub enum ControlError {
     /// The coordinator's thread cannot be had; the refill is local now.
     #[error("cannot start the coordinator's thread: {0}")]
     Coordinator(std::io::ErrorKind),
+    /// Of a network card, only an uplink's are polled, and one card's for each port.
+    #[error("the port is no uplink, or has the queues of another card")]
+    QueuesRefused,
     /// The datapath has stopped.
     #[error("the datapath has stopped")]
     Stopped,
@@ -215,6 +219,9 @@ struct Registry {
 struct PortEntry {
     tenant: TenantIndex,
     pmd: usize,
+    uplink: bool,
+    /// A network card's queues have been handed to its PMDs.
+    has_queues: bool,
 }
 
 impl Datapath {
@@ -474,7 +481,8 @@ impl Datapath {
             handle.mailbox.call([Mail::PortAdd(Box::new(slot))])?;
         }
         if let Some(entry) = registry.ports.get_mut(usize::from(index.0)) {
-            *entry = Some(PortEntry { tenant, pmd });
+            let uplink = settings.uplink;
+            *entry = Some(PortEntry { tenant, pmd, uplink, has_queues: false });
         }
         Ok(PortHandle { index, pmd, counters })
     }
@@ -493,13 +501,82 @@ impl Datapath {
         self.tell_all(|| Mail::PortRemove(port))
     }
 
+    /// Has the queues of a network card polled, as those of a port that is an uplink: the first receive
+    /// queue and the transmit queue by the port's PMD, the others by the PMDs after it in turn.
+    ///
+    /// # Errors
+    /// When there is no such port, it is no uplink or has queues already, or the datapath has stopped.
+    /// The queues that come back are polled by nobody.
+    pub fn queues_start(
+        &self,
+        port: PortIndex,
+        mut queues: Box<Queues>,
+    ) -> Result<(), (Box<Queues>, ControlError)> {
+        let entry = match self.claim_for_queues(port) {
+            Ok(entry) => entry,
+            Err(error) => return Err((queues, error)),
+        };
+        let mut share = Box::<Queues>::default();
+        share.tx = queues.tx.take();
+        for number in 0..queues.rx.len() {
+            let queue = queues.rx.get_mut(number).and_then(Option::take);
+            let Some(place) = share.rx.get_mut(number).filter(|_| queue.is_some()) else {
+                continue;
+            };
+            *place = queue;
+            let handle = self.pmds.get((entry.pmd + number) % self.pmds.len());
+            let order = Mail::QueuesStart(port, std::mem::take(&mut share));
+            let returned = handle.ok_or(PmdGone).and_then(|handle| handle.urgent.call([order]));
+            let is_taken = match returned {
+                Ok(returned) => put_back(&mut queues, returned.queues) == 0,
+                Err(PmdGone) => return Err((queues, ControlError::Stopped)),
+            };
+            if !is_taken {
+                // The port has gone in between, or its places are taken by rings.
+                put_back(&mut queues, Some(self.queues_stop(port)));
+                return Err((queues, ControlError::QueuesRefused));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a network card's queues back from the PMDs: none of them touches one when it returns. Those
+    /// of a PMD that has stopped are gone with it.
+    pub fn queues_stop(&self, port: PortIndex) -> Box<Queues> {
+        let mut queues = Box::default();
+        for handle in &self.pmds {
+            let order = Mail::QueuesStop(port, Box::default());
+            if let Ok(returned) = handle.urgent.call([order]) {
+                put_back(&mut queues, returned.queues);
+            }
+        }
+        if let Some(Some(entry)) = self.registry().ports.get_mut(usize::from(port.0)) {
+            entry.has_queues = false;
+        }
+        queues
+    }
+
+    /// The port, once it is known to be an uplink that has no queues; from now on it has.
+    fn claim_for_queues(&self, port: PortIndex) -> Result<PortEntry, ControlError> {
+        let mut registry = self.registry();
+        let entry = registry.ports.get_mut(usize::from(port.0)).and_then(Option::as_mut);
+        let entry = entry.ok_or(ControlError::NoSuchPort)?;
+        if !entry.uplink || std::mem::replace(&mut entry.has_queues, true) {
+            return Err(ControlError::QueuesRefused);
+        }
+        Ok(*entry)
+    }
+
+    fn port_entry(&self, port: PortIndex) -> Option<PortEntry> {
+        self.registry().ports.get(usize::from(port.0)).copied().flatten()
+    }
+
     /// Where the sessions of a port put their rings.
     ///
     /// # Errors
     /// When there is no such port.
     pub fn ring_host(&self, port: PortIndex) -> Result<Arc<dyn RingHost>, ControlError> {
-        let entry = self.registry().ports.get(usize::from(port.0)).copied().flatten();
-        let pmd = entry.and_then(|entry| self.pmds.get(entry.pmd));
+        let pmd = self.port_entry(port).and_then(|entry| self.pmds.get(entry.pmd));
         let mailbox = Arc::clone(&pmd.ok_or(ControlError::NoSuchPort)?.urgent);
         Ok(Arc::new(PortRings { mailbox, port }))
     }
@@ -600,6 +677,21 @@ impl Drop for Datapath {
     }
 }
 
+/// Adds those that have come back; how many those are.
+fn put_back(queues: &mut Queues, returned: Option<Box<Queues>>) -> usize {
+    let Some(mut returned) = returned else { return 0 };
+    let mut count = 0;
+    for (place, queue) in queues.rx.iter_mut().zip(&mut returned.rx).filter(|(_, q)| q.is_some()) {
+        *place = queue.take();
+        count += 1;
+    }
+    if let Some(queue) = returned.tx {
+        queues.tx = Some(queue);
+        count += 1;
+    }
+    count
+}
+
 /// The orders that make a PMD forget those of the megaflows that it has cached.
 pub(crate) fn forget_orders(pmd: usize, stale: &[Arc<Megaflow>]) -> impl Iterator<Item = Mail> {
     let mut held = stale.iter().filter(move |megaflow| megaflow.stats.slot_at(pmd).is_some());
@@ -633,7 +725,8 @@ fn check_cores(cores: &[usize]) -> Result<(), StartError> {
 fn spawn_pinned(index: usize, core: usize, mut pmd: Pmd) -> Result<JoinHandle<()>, StartError> {
     let (pinned, outcome) = mpsc::channel();
     let body = move || {
-        let result = pin_to_core(core);
+        let result = pin_to_core(core)
+            .and_then(|()| tollgate_nic::register_polling_thread().map_err(std::io::Error::other));
         let failed = result.is_err();
         let _ = pinned.send(result);
         if !failed {

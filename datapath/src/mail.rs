@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rtrb::{Consumer, Producer, RingBuffer};
+use tollgate_nic::Queues;
 use tollgate_packet::PortIndex;
 use tollgate_policy::{Recording, SchedulerConfig, TenantIndex, TenantKnobs};
 use tollgate_vhost::ActiveVring;
@@ -34,6 +35,10 @@ pub(crate) enum Mail {
     PortRemove(PortIndex),
     RingStart(PortIndex, Box<ActiveVring>),
     RingStop(PortIndex, u16),
+    /// A network card's queues; those that find no place come back.
+    QueuesStart(PortIndex, Box<Queues>),
+    /// The same box takes them back.
+    QueuesStop(PortIndex, Box<Queues>),
     /// Refuse megaflows walked under an older generation from now on.
     Generation(u64),
     /// Forget these megaflows; the PMD's references come back in their places.
@@ -81,6 +86,7 @@ impl StaleFlow {
 #[derive(Debug)]
 pub(crate) enum Discard {
     Ring(Box<ActiveVring>),
+    Queues(Box<Queues>),
     Recording(Box<Recording>),
     #[expect(dead_code, reason = "held only to be dropped off the PMD")]
     Port(Box<PortSlot>),
@@ -156,6 +162,7 @@ pub(crate) fn mailbox(shared: Arc<PmdShared>) -> (Mailbox, PmdMail) {
 #[derive(Debug, Default)]
 pub(crate) struct Returned {
     pub(crate) ring: Option<Box<ActiveVring>>,
+    pub(crate) queues: Option<Box<Queues>>,
     pub(crate) recording: Option<Box<Recording>>,
 }
 
@@ -165,6 +172,7 @@ impl MailboxEnds {
         while let Ok(discard) = self.discards.pop() {
             match discard {
                 Discard::Ring(ring) => returned.ring = Some(ring),
+                Discard::Queues(queues) => returned.queues = Some(queues),
                 Discard::Recording(recording) => returned.recording = Some(recording),
                 Discard::Port(_)
                 | Discard::Tenant(_)
@@ -176,7 +184,7 @@ impl MailboxEnds {
 }
 
 impl Mailbox {
-    /// Sends the orders and waits until the PMD has carried out the last. A ring or a recording that
+    /// Sends the orders and waits until the PMD has carried out the last. A ring, queues or a recording that
     /// it gives back is returned (no call is about more than one), everything else is dropped.
     pub(crate) fn call(&self, orders: impl IntoIterator<Item = Mail>) -> Result<Returned, PmdGone> {
         let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);

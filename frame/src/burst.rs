@@ -1,11 +1,13 @@
 //! A burst of packets and the segments of their payloads, in memory allocated once.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
 use tollgate_packet::{FlowKey, HeaderBuf, Layout};
 
+use crate::buffer::Buffer;
 use crate::copy;
 use crate::limits::{BURST_PACKETS, BURST_SEGMENTS};
 use crate::segment::{Segment, payload_len};
@@ -57,6 +59,8 @@ pub struct Burst {
     segments: Box<[Segment<'static>]>,
     segments_len: usize,
     mappings: Vec<Mapping>,
+    /// Of a burst out of a network card: the buffer of each packet, until somebody takes it.
+    buffers: Vec<Cell<Option<Buffer>>>,
 }
 
 impl Burst {
@@ -68,6 +72,7 @@ impl Burst {
             segments: vec![Segment::from_slice(&[]); BURST_SEGMENTS].into_boxed_slice(),
             segments_len: 0,
             mappings: Vec::with_capacity(BURST_PACKETS),
+            buffers: Vec::with_capacity(BURST_PACKETS),
         }
     }
 
@@ -143,12 +148,30 @@ impl Burst {
         Some((packet, payload))
     }
 
-    /// Forgets all packets and lets go of the memory of their payloads.
+    /// Forgets all packets and lets go of the memory of their payloads. Buffers that were lent and not
+    /// taken back would be lost.
     #[inline]
     pub fn clear(&mut self) {
         self.len = 0;
         self.segments_len = 0;
         self.mappings.clear();
+        self.buffers.clear();
+    }
+
+    /// Lends the burst the buffer that its last packet, as many as there are buffers then, lies in. A
+    /// source lends all of its packets' or none.
+    #[inline]
+    pub fn lend(&mut self, buffer: Buffer) {
+        debug_assert_eq!(self.buffers.len() + 1, self.len, "one for each packet");
+        self.buffers.push(Cell::new(Some(buffer)));
+    }
+
+    /// Takes the buffer that packet `index` lies in, if it lies in one that was not taken before. Its
+    /// payload stays as it is as long as the taker leaves that be; what is asked for later must not
+    /// depend on it.
+    #[inline]
+    pub fn take_buffer(&self, index: usize) -> Option<Buffer> {
+        self.buffers.get(index)?.take()
     }
 
     /// Appends the packet of a frame that lies in one piece in `mapping`: the start of it is copied,
@@ -385,6 +408,23 @@ mod tests {
         }
         // SAFETY: as above.
         assert_eq!(unsafe { writer.push_segment(address, 8) }, Err(BurstFull));
+    }
+
+    #[test]
+    fn a_lent_buffer_is_taken_once() {
+        let (memory, address) = mapping(vec![0; 8]);
+        let mbuf = std::ptr::NonNull::new(address.cast_mut()).unwrap().cast();
+        let mut burst = Burst::new();
+        burst.begin(&memory).unwrap().commit();
+        assert!(burst.take_buffer(0).is_none(), "none was lent");
+        // SAFETY: nobody takes it for an mbuf.
+        burst.lend(unsafe { Buffer::from_raw(mbuf) });
+        assert_eq!(burst.take_buffer(1), None);
+        assert_eq!(burst.take_buffer(0).map(Buffer::into_raw), Some(mbuf));
+        assert_eq!(burst.take_buffer(0), None);
+        burst.clear();
+        burst.begin(&memory).unwrap().commit();
+        assert_eq!(burst.take_buffer(0), None);
     }
 
     #[test]

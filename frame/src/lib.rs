@@ -11,14 +11,18 @@
     deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
+mod buffer;
 pub mod burst;
 pub mod copy;
 pub mod drop_reason;
+mod fetch_stats;
 pub mod limits;
 pub mod segment;
 
+pub use buffer::Buffer;
 pub use burst::{Burst, Packet, PacketWriter};
 pub use drop_reason::DropReason;
+pub use fetch_stats::FetchStats;
 pub use limits::{BURST_PACKETS, BURST_SEGMENTS, MAX_PACKET_SEGMENTS};
 pub use segment::{Segment, payload_len};
 

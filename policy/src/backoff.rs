@@ -143,6 +143,16 @@ impl<N> Backoff<N> {
         }
     }
 
+    /// As [`emptied`](Self::emptied) for a queue that was asked whether it had work, because a look
+    /// cannot tell, and had none: it goes on being as silent as it was.
+    pub fn found_empty(&mut self, queue: u16, now_cycles: u64) {
+        let Some(entry) = self.queues.get(usize::from(queue)) else { return };
+        if entry.place == NOWHERE {
+            let silence_cycles = now_cycles.saturating_sub(entry.silent_since_cycles);
+            self.put(queue, self.place_after(silence_cycles), now_cycles);
+        }
+    }
+
     /// Polls a queue no more: it has gone, or is known to have work. Without effect for one that is
     /// not polled.
     pub fn remove(&mut self, queue: u16) {
@@ -269,11 +279,23 @@ impl<N> Backoff<N> {
     fn move_up(&mut self, queue: u16, now_cycles: u64) {
         let Some(entry) = self.queues.get(usize::from(queue)) else { return };
         let silence_cycles = now_cycles.saturating_sub(entry.silent_since_cycles);
+        self.remove(queue);
+        self.put(queue, self.level_after(silence_cycles), now_cycles);
+    }
+
+    /// Where a queue belongs after such a silence.
+    fn place_after(&self, silence_cycles: u64) -> u8 {
+        if silence_cycles < self.hot_silence_cycles {
+            return HOT;
+        }
+        self.level_after(silence_cycles)
+    }
+
+    fn level_after(&self, silence_cycles: u64) -> u8 {
         let fits = |level: &&Level| silence_cycles < level.silence_cycles_max;
         let level = self.levels.iter().take_while(|level| !fits(level)).count();
-        self.remove(queue);
         // An endless silence is one for the last.
-        self.put(queue, level.min(BACKOFF_LEVELS - 1) as u8, now_cycles);
+        level.min(BACKOFF_LEVELS - 1) as u8
     }
 
     /// Appends a queue that is not polled.

@@ -1,7 +1,7 @@
 //! Receiving from a guest: entries of its transmit ring become packets of a burst.
 #![deny(clippy::disallowed_macros)] // on the PMD
 
-use tollgate_frame::{BURST_PACKETS, Burst, DropReason, copy};
+use tollgate_frame::{BURST_PACKETS, Burst, DropReason, FetchStats, copy};
 use tollgate_packet::limits::HEADER_COPY_BYTES;
 use virtio_bindings::virtio_net::VIRTIO_NET_HDR_F_NEEDS_CSUM;
 
@@ -9,53 +9,6 @@ use crate::chain::{self, ChainError, Cursor};
 use crate::limits::{MAX_CHAIN_DESCRIPTORS, MAX_FRAME_BYTES, MIN_FRAME_BYTES};
 use crate::ring::{ActiveVring, Entry};
 use crate::status::RingFault;
-
-/// What fetching has dropped, by reason. The packets themselves are counted by whoever processes
-/// them.
-#[derive(Clone, Debug)]
-pub struct FetchStats {
-    drops: [u32; DropReason::COUNT],
-    total: u32,
-}
-
-impl FetchStats {
-    /// Nothing yet.
-    pub const fn new() -> Self {
-        Self { drops: [0; DropReason::COUNT], total: 0 }
-    }
-
-    /// Frames dropped in all.
-    #[inline]
-    pub fn dropped(&self) -> u32 {
-        self.total
-    }
-
-    /// Frames dropped for `reason`.
-    pub fn drops(&self, reason: DropReason) -> u32 {
-        self.drops.get(reason.index()).copied().unwrap_or(0)
-    }
-
-    /// Starts again from nothing.
-    #[inline]
-    pub fn clear(&mut self) {
-        if self.total > 0 {
-            *self = Self::new();
-        }
-    }
-
-    fn count(&mut self, reason: DropReason) {
-        if let Some(count) = self.drops.get_mut(reason.index()) {
-            *count += 1;
-            self.total += 1;
-        }
-    }
-}
-
-impl Default for FetchStats {
-    fn default() -> Self {
-        Self::new()
-    }
-}
 
 /// What is needed to give packets of the last fetch back.
 #[derive(Debug)]

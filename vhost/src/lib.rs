@@ -29,10 +29,10 @@ pub mod socket;
 mod status;
 
 pub use features::Features;
-pub use fetch::FetchStats;
 pub use notify::{CallFd, NotAnEventFd, Notifier};
 pub use ring::ActiveVring;
 pub use session::{HostGone, RingHost, SessionConfig, SessionEnd, serve};
 pub use shared::{AvailPeek, RingPlaceError};
 pub use socket::{PortSocket, SocketError, SocketMode};
 pub use status::{PortStatus, RingFault};
+pub use tollgate_frame::FetchStats;

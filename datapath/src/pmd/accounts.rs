@@ -70,7 +70,12 @@ impl Accounts {
     /// cycles that `account` was charged.
     #[inline]
     pub(crate) fn lap(&mut self, account: Account) -> u64 {
-        let now = tsc::now();
+        self.lap_until(account, tsc::now())
+    }
+
+    /// As [`lap`](Self::lap), with the boundary at `now`, which has just passed.
+    #[inline]
+    pub(crate) fn lap_until(&mut self, account: Account, now: u64) -> u64 {
         // A counter that steps back (a migrated VM) must not charge an age.
         let mut cycles = now.saturating_sub(self.last_tsc);
         self.last_tsc = now;

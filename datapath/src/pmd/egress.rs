@@ -1,12 +1,12 @@
 //! From a decision to the destination's ring: action lists, outputs grouped by port, one copy each.
 
 use tollgate_accel::tsc;
-use tollgate_frame::{DropReason, Packet, Segment, payload_len};
+use tollgate_frame::{DropReason, Packet, payload_len};
 use tollgate_packet::edit::{self, Edit};
 use tollgate_packet::parse::Layout;
 use tollgate_packet::{HeaderBuf, PortIndex};
 use tollgate_policy::TenantIndex;
-use tollgate_vhost::{ActiveVring, Notifier};
+use tollgate_vhost::Notifier;
 
 use crate::counters::PortCounters;
 use crate::handoff::HandoffOut;
@@ -14,6 +14,7 @@ use crate::limits::{
     HEADER_SNAPSHOTS, MAX_PORTS, MAX_QUEUE_PAIRS, OPS_PER_LOOK, PENDING_BYTES, PENDING_OUTPUTS,
 };
 use crate::megaflow::{Megaflow, Op};
+use crate::pmd::ends::Outlet;
 use crate::pmd::frames::Frames;
 use crate::pmd::ports::{PortSlot, PortTable, RingRef};
 use crate::pmd::progress::{Progress, Ran};
@@ -27,6 +28,8 @@ struct Pending {
     packet: u8,
     /// The header to send with it: the packet's own, or a snapshot.
     snapshot: Option<u8>,
+    /// Nothing else is made of the packet, so what it lies in can go with it.
+    is_only: bool,
     flow_hash: u64,
 }
 
@@ -88,11 +91,7 @@ impl Egress {
 
     /// One of a port's receive rings, to be published later.
     #[inline]
-    pub(crate) fn open<'a>(
-        &mut self,
-        slot: &'a mut PortSlot,
-        pair: u8,
-    ) -> Option<&'a mut ActiveVring> {
+    pub(crate) fn open<'a>(&mut self, slot: &'a mut PortSlot, pair: u8) -> Option<&'a mut Outlet> {
         open(slot, pair, &mut self.unpublished)
     }
 
@@ -137,9 +136,11 @@ impl Egress {
                             return self.cut(index, &current, frames, source, progress);
                         }
                     }
-                    self.push(*port, &current, progress.flow_hash, frames);
-                    current.referenced = true;
                     progress.outputs += 1;
+                    let is_last = index + 1 == megaflow.ops.len();
+                    let is_only = is_last && progress.outputs == 1 && !progress.punts;
+                    self.push(*port, &current, is_only, progress.flow_hash, frames);
+                    current.referenced = true;
                 }
                 Op::Edit(edit) => {
                     if !progress.edited {
@@ -227,6 +228,7 @@ impl Egress {
         &mut self,
         port: PortIndex,
         current: &CurrentHeader,
+        is_only: bool,
         flow_hash: u64,
         frames: &F,
     ) {
@@ -235,6 +237,7 @@ impl Egress {
             port,
             packet: current.packet as u8,
             snapshot: current.snapshot,
+            is_only,
             flow_hash,
         });
     }
@@ -292,7 +295,7 @@ impl Egress {
         source: Source<'_>,
     ) {
         let header = CurrentHeader { packet: 0, snapshot: None, referenced: false };
-        self.push(port, &header, flow_hash, frames);
+        self.push(port, &header, true, flow_hash, frames);
         self.flush(frames, ports, source);
     }
 
@@ -361,7 +364,14 @@ impl Egress {
                     if pushed { continue } else { Err(DropReason::HandoffFull) }
                 }
                 Some(slot) => {
-                    deliver(slot, pending.flow_hash, header, payload, &mut self.unpublished)
+                    let pair = slot.pick_guest_rx(pending.flow_hash);
+                    let outlet = pair.and_then(|pair| open(slot, pair, &mut self.unpublished));
+                    // A packet that goes elsewhere too, or to a controller, is copied.
+                    let take = || if pending.is_only { frames.take_buffer(at) } else { None };
+                    match outlet {
+                        Some(outlet) => outlet.deliver_from(take, header, payload),
+                        None => Err(DropReason::TxNoQueue),
+                    }
                 }
             };
             match outcome {
@@ -376,6 +386,13 @@ impl Egress {
             }
         }
         if let Some(slot) = slot {
+            let unsent = slot.end_run();
+            if unsent.frames > 0 {
+                frames_out -= unsent.frames;
+                bytes_out -= unsent.bytes;
+                refused += unsent.frames;
+                source.counters.dropped(DropReason::TxRingFull, unsent.frames);
+            }
             source.counters.handed_out(handed);
             slot.counters.transmitted(frames_out, bytes_out);
             slot.counters.refused(refused);
@@ -390,14 +407,12 @@ impl Egress {
             let Some(slot) = ports.get_mut(at.port) else { continue };
             let tenant = slot.tenant;
             slot.clear_unpublished(at.pair);
-            let Some(ring) = slot.guest_rx(at.pair) else { continue };
-            let cycles = ring.take_receiver_cycles();
+            let Some(outlet) = slot.guest_rx(at.pair) else { continue };
+            let cycles = outlet.take_receiver_cycles();
             if cycles > 0 {
                 self.receivers_pay.push((tenant, cycles));
             }
-            if ring.publish()
-                && let Some(call) = ring.call_fd()
-            {
+            if let Some(call) = outlet.publish() {
                 notifier.queue(call);
                 self.interrupted.push(tenant);
             }
@@ -435,24 +450,11 @@ fn open<'a>(
     slot: &'a mut PortSlot,
     pair: u8,
     unpublished: &mut Vec<RingRef>,
-) -> Option<&'a mut ActiveVring> {
+) -> Option<&'a mut Outlet> {
     if slot.mark_unpublished(pair) {
         unpublished.push(RingRef { port: slot.index, pair });
     }
     slot.guest_rx(pair)
-}
-
-/// Copies a frame into one of the port's receive rings.
-#[inline]
-fn deliver(
-    slot: &mut PortSlot,
-    flow_hash: u64,
-    header: &[u8],
-    payload: &[Segment<'_>],
-    unpublished: &mut Vec<RingRef>,
-) -> Result<(), DropReason> {
-    let ring = slot.pick_guest_rx(flow_hash).and_then(|pair| open(slot, pair, unpublished));
-    ring.ok_or(DropReason::TxNoQueue)?.deliver(header, payload)
 }
 
 /// Where the packets of a task came from.

@@ -1,6 +1,6 @@
 //! What an action list works on: a burst out of a ring, or one frame back from the slow path.
 
-use tollgate_frame::{Burst, Packet, Segment, payload_len};
+use tollgate_frame::{Buffer, Burst, Packet, Segment, payload_len};
 use tollgate_packet::PortIndex;
 use tollgate_packet::parse::parse_into;
 
@@ -9,6 +9,8 @@ pub(crate) trait Frames {
     fn packet(&self, at: usize) -> Option<&Packet>;
     fn packet_mut(&mut self, at: usize) -> Option<&mut Packet>;
     fn payload(&self, at: usize) -> &[Segment<'_>];
+    /// The buffer that a packet lies in, if it can change hands: its payload is not asked for again.
+    fn take_buffer(&self, at: usize) -> Option<Buffer>;
 }
 
 /// Fills in key and layout from the header copy.
@@ -32,6 +34,11 @@ impl Frames for Burst {
     #[inline]
     fn payload(&self, at: usize) -> &[Segment<'_>] {
         self.payload(at)
+    }
+
+    #[inline]
+    fn take_buffer(&self, at: usize) -> Option<Buffer> {
+        self.take_buffer(at)
     }
 }
 
@@ -85,5 +92,9 @@ impl Frames for OwnedFrame<'_> {
 
     fn payload(&self, at: usize) -> &[Segment<'_>] {
         if at == 0 { &self.payload } else { &[] }
+    }
+
+    fn take_buffer(&self, _at: usize) -> Option<Buffer> {
+        None
     }
 }

@@ -7,6 +7,7 @@ mod cache;
 #[cfg(test)]
 mod delivery_cost;
 mod egress;
+mod ends;
 mod frames;
 mod granted;
 mod handed;

@@ -4,10 +4,10 @@
 use std::collections::VecDeque;
 
 use tollgate_policy::{Backoff, Scheduler, TenantIndex};
-use tollgate_vhost::AvailPeek;
 
 use crate::limits::SPARE_LOOKS_PER_TURN;
 use crate::pmd::Pmd;
+use crate::pmd::ends::Peek;
 use crate::pmd::ports::{PolledRing, RingRef};
 use crate::pmd::tenants::TenantTable;
 
@@ -15,7 +15,7 @@ use crate::pmd::tenants::TenantTable;
 /// each ring that is started; renewed whenever the ring is watched again.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    peek: AvailPeek,
+    peek: Peek,
     rest_until_tsc: u64,
     tenant: TenantIndex,
     uplink: bool,
@@ -32,7 +32,7 @@ impl Watch {
 
     #[inline]
     fn has_work(&self, now_tsc: u64) -> bool {
-        now_tsc >= self.rest_until_tsc && self.peek.has_changed()
+        now_tsc >= self.rest_until_tsc && self.peek.may_have_work()
     }
 }
 
@@ -81,12 +81,11 @@ impl Pmd {
     /// Looks at a ring from now on, which has no work or rests; not at one that is quarantined, which
     /// has none until it is started anew.
     pub(crate) fn watch(&mut self, at: RingRef) {
-        let Some(polled) = self.ports.polled(at).filter(|polled| polled.ring.fault().is_none())
-        else {
+        let Some(polled) = self.ports.polled(at).filter(|polled| polled.ring.is_sound()) else {
             return;
         };
         if let Some(Some(watch)) = self.back_off.note_mut(at.queue()) {
-            watch.peek.set_next_avail(polled.ring.next_avail());
+            polled.ring.renew(&mut watch.peek);
             watch.rest_until_tsc = polled.rest_until_tsc;
             self.back_off.emptied(at.queue(), self.accounts.last_tsc());
         }
@@ -137,6 +136,7 @@ mod tests {
     use crate::limits::QUIET_RING_LATE_US;
     use crate::pmd::Pmd;
     use crate::pmd::bench::{Guest, TSC_HZ, add_guest, add_ring, pmd};
+    use crate::pmd::ends::Inlet;
     use crate::pmd::ports::RingRef;
 
     const QUIET: u16 = 100;
@@ -240,7 +240,10 @@ mod tests {
         assert!(watched(&pmd, 3));
         guests[3].driver.set_avail_index(1000);
         pmd.look_around(now + 2 * LATE_CYCLES);
-        let fault = |pmd: &mut Pmd| pmd.ports.polled(at(3)).unwrap().ring.fault();
+        let fault = |pmd: &mut Pmd| match &pmd.ports.polled(at(3)).unwrap().ring {
+            Inlet::Vring(ring) => ring.fault(),
+            Inlet::Nic(_) => unreachable!(),
+        };
         assert_eq!(fault(&mut pmd), None, "a look does not judge");
         assert_eq!(serve(&mut pmd, 3, now), 1);
         assert_eq!(fault(&mut pmd), Some(RingFault::AvailIndexJump));

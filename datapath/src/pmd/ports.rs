@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use tollgate_classifier::FlowSlot;
+use tollgate_nic::{Queues, Unsent};
 use tollgate_packet::{MacAddr, PortIndex};
 use tollgate_policy::TenantIndex;
 use tollgate_vhost::ActiveVring;
 
 use crate::counters::PortCounters;
 use crate::limits::{MAX_PORTS, MAX_QUEUE_PAIRS};
+use crate::pmd::ends::{Inlet, Outlet};
 use crate::settings::PortSettings;
 
-/// One guest-transmit ring: the port and which of its queue pairs.
+/// One ring that frames come from: the port and which of its queue pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RingRef {
     pub(crate) port: PortIndex,
@@ -34,7 +36,8 @@ impl RingRef {
     }
 }
 
-/// A port with the rings that its guest has started. Made and dropped off the PMD.
+/// A port with the rings that its guest has started, or the queues of its network card; as the guest
+/// calls them. Made and dropped off the PMD.
 #[derive(Debug)]
 pub(crate) struct PortSlot {
     pub(crate) index: PortIndex,
@@ -49,7 +52,7 @@ pub(crate) struct PortSlot {
     /// What becomes of every packet that enters here, if that is known to be the same for all.
     pub(crate) decision: Option<FlowSlot>,
     guest_tx: [Option<PolledRing>; MAX_QUEUE_PAIRS],
-    guest_rx: [Option<Box<ActiveVring>>; MAX_QUEUE_PAIRS],
+    guest_rx: [Option<Outlet>; MAX_QUEUE_PAIRS],
     guest_rx_started: RxChoice,
     /// Bit per pair: its receive ring has frames that the guest cannot see yet.
     unpublished_pairs: u8,
@@ -76,10 +79,10 @@ impl RxChoice {
     }
 }
 
-/// A guest-transmit ring and when it may be looked at again.
+/// A ring that frames come from and when it may be looked at again.
 #[derive(Debug)]
 pub(crate) struct PolledRing {
-    pub(crate) ring: Box<ActiveVring>,
+    pub(crate) ring: Inlet,
     pub(crate) rest_until_tsc: u64,
 }
 
@@ -128,13 +131,15 @@ impl PortSlot {
         let (pair, guest_transmits) = pair_of(ring.index());
         if guest_transmits {
             match self.guest_tx.get_mut(pair) {
-                Some(place @ None) => *place = Some(PolledRing { ring, rest_until_tsc: 0 }),
+                Some(place @ None) => {
+                    *place = Some(PolledRing { ring: Inlet::Vring(ring), rest_until_tsc: 0 });
+                }
                 _ => return Err(ring),
             }
             return Ok(Some(RingRef { port: self.index, pair: pair as u8 }));
         }
         match self.guest_rx.get_mut(pair) {
-            Some(place @ None) => *place = Some(ring),
+            Some(place @ None) => *place = Some(Outlet::Vring(ring)),
             _ => return Err(ring),
         }
         self.list_started();
@@ -145,13 +150,49 @@ impl PortSlot {
     pub(crate) fn stop(&mut self, vring_index: u16) -> (Option<Box<ActiveVring>>, Option<RingRef>) {
         let (pair, guest_transmits) = pair_of(vring_index);
         if guest_transmits {
-            let ring = self.guest_tx.get_mut(pair).and_then(Option::take).map(|polled| polled.ring);
-            let polled = ring.as_ref().map(|_| RingRef { port: self.index, pair: pair as u8 });
-            return (ring, polled);
+            let is_ring = |polled: &mut PolledRing| matches!(polled.ring, Inlet::Vring(_));
+            let polled = self.guest_tx.get_mut(pair).and_then(|place| place.take_if(is_ring));
+            let Some(PolledRing { ring: Inlet::Vring(ring), .. }) = polled else {
+                return (None, None);
+            };
+            return (Some(ring), Some(RingRef { port: self.index, pair: pair as u8 }));
         }
-        let ring = self.guest_rx.get_mut(pair).and_then(Option::take);
+        let is_ring = |outlet: &mut Outlet| matches!(outlet, Outlet::Vring(_));
+        let outlet = self.guest_rx.get_mut(pair).and_then(|place| place.take_if(is_ring));
         self.list_started();
-        (ring, None)
+        match outlet {
+            Some(Outlet::Vring(ring)) => (Some(ring), None),
+            _ => (None, None),
+        }
+    }
+
+    /// Takes a network card's queues over, into places that are free; what finds none stays behind.
+    pub(crate) fn start_queues(&mut self, queues: &mut Queues) {
+        let free =
+            self.guest_tx.iter_mut().zip(&mut queues.rx).filter(|(place, _)| place.is_none());
+        for (place, queue) in free {
+            *place =
+                queue.take().map(|queue| PolledRing { ring: Inlet::Nic(queue), rest_until_tsc: 0 });
+        }
+        if let [place @ None, ..] = &mut self.guest_rx {
+            *place = queues.tx.take().map(Outlet::Nic);
+        }
+        self.list_started();
+    }
+
+    /// Gives a network card's queues back.
+    pub(crate) fn stop_queues(&mut self, queues: &mut Queues) {
+        for (place, queue) in self.guest_tx.iter_mut().zip(&mut queues.rx) {
+            let is_queue = |polled: &mut PolledRing| matches!(polled.ring, Inlet::Nic(_));
+            if let Some(PolledRing { ring: Inlet::Nic(polled), .. }) = place.take_if(is_queue) {
+                *queue = Some(polled);
+            }
+        }
+        let [first, ..] = &mut self.guest_rx;
+        if let Some(Outlet::Nic(queue)) = first.take_if(|outlet| matches!(outlet, Outlet::Nic(_))) {
+            queues.tx = Some(queue);
+        }
+        self.list_started();
     }
 
     fn list_started(&mut self) {
@@ -170,8 +211,8 @@ impl PortSlot {
     }
 
     #[inline]
-    pub(crate) fn guest_rx(&mut self, pair: u8) -> Option<&mut ActiveVring> {
-        self.guest_rx.get_mut(usize::from(pair)).and_then(Option::as_deref_mut)
+    pub(crate) fn guest_rx(&mut self, pair: u8) -> Option<&mut Outlet> {
+        self.guest_rx.get_mut(usize::from(pair)).and_then(Option::as_mut)
     }
 
     /// The receive rings that there are to choose from.
@@ -200,6 +241,17 @@ impl PortSlot {
             && let Some(ring) = self.guest_rx(pair)
         {
             ring.prefetch(frames);
+        }
+    }
+
+    /// Ends a run of frames of one source to this port: of those delivered, how many there was no room
+    /// for after all.
+    #[inline]
+    pub(crate) fn end_run(&mut self) -> Unsent {
+        // A network card has one transmit queue.
+        match &mut self.guest_rx {
+            [Some(outlet), ..] => outlet.end_run(),
+            _ => Unsent::default(),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use tollgate_accel::tsc;
+use tollgate_nic::Queues;
 use tollgate_packet::PortIndex;
 use tollgate_policy::TenantIndex;
 use tollgate_vhost::ActiveVring;
@@ -114,6 +115,21 @@ impl Pmd {
                 }
                 ring.map(Discard::Ring)
             }
+            Mail::QueuesStart(port, mut queues) => {
+                self.start_queues(port, &mut queues);
+                Some(Discard::Queues(queues))
+            }
+            Mail::QueuesStop(port, mut queues) => {
+                if let Some(slot) = self.ports.get_mut(port) {
+                    let tenant = slot.tenant;
+                    slot.stop_queues(&mut queues);
+                    let stopped = queues.rx.iter().zip(0_u8..).filter(|(queue, _)| queue.is_some());
+                    for (_, pair) in stopped {
+                        self.forget_ring(tenant, RingRef { port, pair });
+                    }
+                }
+                Some(Discard::Queues(queues))
+            }
             Mail::Generation(generation) => {
                 self.cache.require_generation(generation);
                 None
@@ -176,13 +192,37 @@ impl Pmd {
                     return slot.stop(vring_index).0.map(Discard::Ring);
                 }
                 let watch = slot.guest_tx(polled.pair).map(|ring| Watch::new(tenant, uplink, ring));
-                if let Some(note) = self.back_off.note_mut(polled.queue()) {
-                    *note = watch;
-                }
-                self.watch(polled);
+                self.begin_watch(polled, watch);
                 None
             }
         }
+    }
+
+    /// Takes a network card's queues over. It is an uplink, whose rings are served apart from its
+    /// tenant's turns: of any other port they are refused.
+    fn start_queues(&mut self, port: PortIndex, queues: &mut Queues) {
+        let Some(slot) = self.ports.get_mut(port).filter(|slot| slot.uplink) else { return };
+        let tenant = slot.tenant;
+        let are_new = queues.rx.each_ref().map(Option::is_some);
+        slot.start_queues(queues);
+        for (pair, _) in (0_u8..).zip(are_new).filter(|(_, is_new)| *is_new) {
+            let at = RingRef { port, pair };
+            let slot = self.ports.get_mut(port).and_then(|slot| slot.guest_tx(pair));
+            let watch = slot.map(|queue| Watch::new(tenant, true, queue));
+            if let Some(tenant) = self.tenants.get_mut(tenant) {
+                // There is room: a tenant has no more ports than it has rings for.
+                let is_listed = tenant.add_ring();
+                debug_assert!(is_listed, "a place for each ring that there can be");
+            }
+            self.begin_watch(at, watch);
+        }
+    }
+
+    fn begin_watch(&mut self, ring: RingRef, watch: Option<Watch>) {
+        if let Some(note) = self.back_off.note_mut(ring.queue()) {
+            *note = watch;
+        }
+        self.watch(ring);
     }
 
     /// A port goes, with the rings that it has.

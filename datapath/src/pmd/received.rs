@@ -21,6 +21,7 @@ use crate::limits::TASK_PACKETS;
 use crate::megaflow::single_writer_add;
 use crate::pmd::Pmd;
 use crate::pmd::egress::Source;
+use crate::pmd::ends::Inlet;
 use crate::pmd::frames::parse_packet;
 use crate::pmd::parked::{Decision, Job, Punt};
 use crate::pmd::ports::RingRef;
@@ -68,12 +69,11 @@ impl Pmd {
         if self.resume_received() {
             return true;
         }
-        let Some(at) = self.uplinks.pop_front() else { return false };
+        let Some((at, began_tsc)) = self.next_uplink() else { return false };
         let port = self.ports.get(at.port).map(|port| (port.tenant, Arc::clone(&port.counters)));
         let Some((uplink, counters)) = port else { return false };
         // What came before in this turn was mail.
-        self.accounts.lap(Account::Tenant(TenantIndex::SYSTEM));
-        let began_tsc = self.accounts.last_tsc();
+        self.accounts.lap_until(Account::Tenant(TenantIndex::SYSTEM), began_tsc);
         let quantum_cycles = self.accounts.scheduler.config().quantum_cycles;
         let fetched = self.fetch(at, TASK_PACKETS, &counters);
         self.classify_received(at, uplink);
@@ -97,6 +97,25 @@ impl Pmd {
         self.put_back_uplink(at);
         self.shared.rx_cycles.record(self.accounts.last_tsc().saturating_sub(began_tsc));
         true
+    }
+
+    /// The next uplink ring to be served, and since when it is: from before a network card was asked, so
+    /// that its answer is paid for by those whose packets it is. Cards without one are looked at again
+    /// later, and what that took is nobody's.
+    fn next_uplink(&mut self) -> Option<(RingRef, u64)> {
+        while let Some(at) = self.uplinks.pop_front() {
+            let began_tsc = tsc::now();
+            let Some(polled) = self.ports.polled(at) else { continue };
+            let may_have_packets = match &mut polled.ring {
+                Inlet::Vring(_) => true,
+                Inlet::Nic(queue) => queue.poll(),
+            };
+            if may_have_packets {
+                return Some((at, began_tsc));
+            }
+            self.back_off.found_empty(at.queue(), self.accounts.last_tsc());
+        }
+        None
     }
 
     /// Runs on the packet that an earlier burst has left in the middle of its list: all that came

@@ -133,6 +133,12 @@ impl Egress {
                 }
             }
         }
+        let unsent = slot.end_run();
+        if unsent.frames > 0 {
+            frames_out -= unsent.frames;
+            bytes_out -= unsent.bytes;
+            source.counters.dropped(DropReason::TxRingFull, unsent.frames);
+        }
         slot.counters.transmitted(frames_out, bytes_out);
         slot.counters.refused(moved.packets as u64 - frames_out);
         source.counters.forwarded(frames_out);

@@ -8,11 +8,10 @@ use std::sync::Arc;
 
 use tollgate_accel::tsc;
 use tollgate_classifier::FlowSlot;
-use tollgate_frame::DropReason;
+use tollgate_frame::{DropReason, FetchStats};
 use tollgate_packet::limits::MAX_FRAME_BYTES;
 use tollgate_packet::{FlowKey, PortIndex};
 use tollgate_policy::{TenantIndex, Turn};
-use tollgate_vhost::FetchStats;
 
 use crate::counters::PortCounters;
 use crate::limits::{
@@ -354,7 +353,7 @@ impl Pmd {
         if packets > 0
             && let Some(polled) = self.ports.polled(at)
         {
-            polled.ring.unfetch(packets);
+            polled.ring.unfetch(&self.burst, packets);
         }
     }
 
@@ -362,14 +361,8 @@ impl Pmd {
     /// then queued.
     pub(crate) fn complete(&mut self, at: RingRef) -> bool {
         let Some(polled) = self.ports.polled(at) else { return false };
-        let wants_interrupt = polled.ring.complete();
-        match polled.ring.call_fd() {
-            Some(call) if wants_interrupt => {
-                self.notifier.queue(call);
-                true
-            }
-            _ => false,
-        }
+        let interrupt = polled.ring.complete(&self.burst);
+        interrupt.inspect(|call| self.notifier.queue(call)).is_some()
     }
 
     /// Shows the receivers their packets. The sender pays for that, each receiver for its own

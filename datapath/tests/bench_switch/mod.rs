@@ -137,7 +137,17 @@ impl BenchSwitch {
 
     /// A generator attached to all ports.
     pub fn attach(&self, adjust: impl Fn(&mut PortConfig)) -> Generator {
-        let configs = self.paths.iter().enumerate().map(|(index, path)| {
+        self.attach_to(0..self.paths.len(), adjust)
+    }
+
+    /// A generator attached to some ports only.
+    pub fn attach_to(
+        &self,
+        ports: impl IntoIterator<Item = usize>,
+        adjust: impl Fn(&mut PortConfig),
+    ) -> Generator {
+        let configs = ports.into_iter().map(|index| {
+            let path = &self.paths[index];
             let mut config = PortConfig::new(&format!("p{index}"), path);
             config.mac = [2, 0, 0, 0, 0, index as u8];
             config.ip = [10, 0, 0, index as u8];

@@ -45,6 +45,34 @@ fn a_queue_that_was_busy_lately_is_looked_at_every_turn() {
     assert_eq!(looked(&mut backoff, hot_until + 500, |_| false), [0u16; 0]);
 }
 
+/// A look cannot tell whether such a queue has work, so each ends in a question; it is asked the less often
+/// all the same the longer the answer was no.
+#[test]
+fn a_queue_that_must_be_asked_is_asked_the_less_often_the_longer_it_has_nothing() {
+    let mut backoff = Backoff::new(1, LATE_CYCLES);
+    backoff.emptied(0, 0);
+    let turn_cycles = 2000;
+    let (mut now, mut asked, mut asked_late, mut waited) = (0, 0, 0, 0);
+    let quiet_cycles = BACKOFF_SILENCE_PARTS * LATE_CYCLES;
+    while now < 2 * quiet_cycles {
+        now += turn_cycles;
+        waited += turn_cycles;
+        if !looked(&mut backoff, now, |_| true).is_empty() {
+            assert!(waited <= LATE_CYCLES, "{waited} at {now}");
+            waited = 0;
+            backoff.found_empty(0, now);
+            backoff.found_empty(0, now);
+            asked += 1;
+            asked_late += u64::from(now >= quiet_cycles);
+        }
+    }
+    assert!(asked_late <= quiet_cycles / LATE_CYCLES * 2, "{asked_late}");
+    assert!(asked > 2 * asked_late, "{asked} in all, {asked_late} when it was quiet");
+    backoff.remove(0);
+    backoff.emptied(0, now);
+    assert_eq!(looked(&mut backoff, now + 1, |_| false), [0], "hot again");
+}
+
 #[test]
 fn work_takes_a_queue_out_until_it_is_emptied_and_then_it_is_hot_again() {
     let (mut backoff, mut now) = quiet(2, 2000);
