@@ -36,6 +36,16 @@ pub(crate) fn stay_off(polled: &[usize]) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The CPUs that this thread may run on and that are not `polled`; all of them where none is left.
+///
+/// # Errors
+/// When the kernel refuses.
+pub(crate) fn others(polled: &[usize]) -> anyhow::Result<Vec<usize>> {
+    let allowed = list(&sched_getaffinity(None)?);
+    let others: Vec<usize> = allowed.iter().copied().filter(|cpu| !polled.contains(cpu)).collect();
+    Ok(if others.is_empty() { allowed } else { others })
+}
+
 /// Runs `start` so that the threads it starts are pinned to `core` and have this nice value.
 ///
 /// # Errors

@@ -16,6 +16,7 @@ use crate::cli::Args;
 use crate::config::{self, Config, RefillKind, SchedulerSection};
 use crate::control::Switch;
 use crate::cores;
+use crate::dpdk;
 use crate::limits::MAX_BLOCKING_THREADS;
 use crate::methods::Methods;
 use crate::openflow::EventHub;
@@ -57,6 +58,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     // From here on a signal ends the switch in order.
     let signals = Signals::listen(&runtime)?;
 
+    // Before the PMDs, which make themselves known to it.
+    let eal = config.dpdk.as_ref().map(|dpdk| dpdk::start(dpdk, &polled)).transpose()?;
     let events = Arc::new(EventHub::default());
     let (datapath, pipeline) = start_datapath(&config, polled, Arc::clone(&events))?;
     let switch = Arc::new(Switch::new(
@@ -64,6 +67,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Arc::clone(&pipeline),
         events,
         run_dir,
+        eal,
         runtime.handle().clone(),
     ));
     let outcome = serve(&runtime, &switch, &config, rpc_path, signals);

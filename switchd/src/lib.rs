@@ -9,6 +9,7 @@ pub mod config;
 pub mod control;
 mod cores;
 pub mod daemon;
+mod dpdk;
 mod identity;
 pub mod limits;
 pub mod logging;

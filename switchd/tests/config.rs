@@ -101,6 +101,32 @@ fn problem(text: &str) -> (Option<usize>, String, String) {
 }
 
 #[test]
+fn a_port_has_the_keys_of_its_type_and_dpdk_says_what_it_needs() {
+    let port = |keys: &str| {
+        format!("[[bridges]]\nname = 'br0'\n[[ports]]\nbridge = 'br0'\nname = 'nic0'\n{keys}\n")
+    };
+    let (line, key, message) = problem(&port("mtu = 1500"));
+    assert_eq!((line, key.as_str()), (Some(6), "ports[0].mtu"));
+    assert!(message.contains("dpdk"), "{message}");
+    let card = "devargs = 'net_null0'\ntype = 'dpdk'";
+    let (line, key, message) = problem(&port(card));
+    assert_eq!((line, key.as_str()), (Some(7), "ports[0].type"));
+    if cfg!(feature = "dpdk") {
+        assert!(message.contains("[dpdk]"), "{message}");
+        let with = |keys: &str| format!("[dpdk]\n{}", port(&format!("{card}\n{keys}")));
+        assert!(parse(&with("")).unwrap().ports[0].is_uplink());
+        for (keys, key) in
+            [("queues = 9", "queues"), ("mtu = 67", "mtu"), ("mode = 'connect'", "mode")]
+        {
+            assert_eq!(problem(&with(keys)).1, format!("ports[0].{key}"));
+        }
+    } else {
+        assert!(message.contains("--features dpdk"), "{message}");
+        assert_eq!(problem("[dpdk]\n").1, "dpdk");
+    }
+}
+
+#[test]
 fn mistakes_are_answered_with_key_line_and_what_would_be_right() {
     let bridge = "[[bridges]]\nname = 'br0'\n";
     let cases = [

@@ -2,6 +2,7 @@
 //! process. Needs no root, no hugepages, no peer.
 
 mod accounting;
+mod cards;
 mod controllers;
 mod forwarding;
 mod lifecycle;

@@ -9,6 +9,7 @@ use anyhow::{Context as _, anyhow};
 use rustix::process::geteuid;
 
 use crate::process::run;
+use crate::skip;
 
 /// The programs that the proving ground runs, by their package.
 const PACKAGES: [&str; 3] = ["tollgate-switchd", "tollgate-ofctl", "tollgate-guest"];
@@ -75,6 +76,10 @@ pub fn build(release: bool) -> anyhow::Result<Command> {
     }
     for package in PACKAGES {
         cargo.args(["--package", package]);
+    }
+    // What is measured is built as most have it.
+    if !release && skip::libdpdk().is_ok() {
+        cargo.args(["--features", "tollgate-switchd/dpdk"]);
     }
     Ok(cargo)
 }

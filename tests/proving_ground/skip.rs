@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// Names the file that skipped tests are added to, one line each.
 pub const SKIP_LIST: &str = "TOLLGATE_SKIP_LIST";
@@ -79,6 +79,17 @@ pub fn python_with(module: &str, package: &str) -> Result<PathBuf, Missing> {
         "{} has no module {module} (PyPI: {package}; another Python by TOLLGATE_PYTHON)",
         python.display()
     )))
+}
+
+/// Whether what switchd's feature `dpdk` is built with is installed; debug builds have it then.
+pub fn libdpdk() -> Result<(), Missing> {
+    let mut probe = Command::new("pkg-config");
+    probe.args(["--exists", "libdpdk >= 22.11"]).stdout(Stdio::null()).stderr(Stdio::null());
+    if probe.status().is_ok_and(|status| status.success()) {
+        return Ok(());
+    }
+    let packages = "libdpdk-dev pkg-config libclang1-14 libclang-common-14-dev";
+    Err(Missing(format!("libdpdk is not installed (Debian: {packages})")))
 }
 
 /// Whether at least `count` 2 MB hugepages are free now.

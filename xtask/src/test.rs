@@ -9,17 +9,23 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, ensure};
 use proving_ground::binaries;
-use proving_ground::skip::{Missing, SKIP_LIST, skip};
+use proving_ground::skip::{self, SKIP_LIST};
 use tempfile::NamedTempFile;
 
 use crate::bench;
 
+/// The features of the packages that are tested beside switchd's own.
+const DPDK_FEATURES: &str = "tollgate-nic/dpdk,tollgate-datapath/dpdk,tollgate-switchd/dpdk";
+
 /// Lints of the crates that a build without libdpdk leaves out.
-const DPDK_LINTS: [&str; 9] = [
+const DPDK_LINTS: [&str; 12] = [
     "clippy",
     "--package=tollgate-dpdk-sys",
     "--package=tollgate-nic",
-    "--features=tollgate-nic/dpdk",
+    "--package=tollgate-datapath",
+    "--package=tollgate-switchd",
+    "--features",
+    DPDK_FEATURES,
     "--all-targets",
     "--quiet",
     "--",
@@ -61,9 +67,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         step("lints of benches by name", cargo().args(BENCH_LINTS))?;
     }
     // The workspace's default members are everything that builds anywhere; the rest needs libdpdk.
-    let dpdk = libdpdk();
+    let dpdk = skip::libdpdk();
     if let Err(missing) = &dpdk {
-        skip(missing);
+        skip::skip(missing);
     } else if !arguments.tests_only {
         step("lints with libdpdk", cargo().args(DPDK_LINTS))?;
     }
@@ -84,7 +90,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         runner.env("RUST_TEST_THREADS", "1");
     }
     if dpdk.is_ok() {
-        runner.args(["--workspace", "--features", "tollgate-nic/dpdk"]);
+        runner.args(["--workspace", "--features", DPDK_FEATURES]);
     }
     let skipped = NamedTempFile::new()?;
     runner.args(&arguments.runner).env("TOLLGATE_BIN_DIR", programs);
@@ -104,17 +110,6 @@ fn print_skips(list: &Path) -> anyhow::Result<()> {
         println!("{reason} ({tests} tests)");
     }
     Ok(())
-}
-
-/// Whether what the `dpdk` feature binds is installed.
-fn libdpdk() -> Result<(), Missing> {
-    let mut probe = Command::new("pkg-config");
-    probe.args(["--exists", "libdpdk >= 22.11"]).stdout(Stdio::null()).stderr(Stdio::null());
-    if probe.status().is_ok_and(|status| status.success()) {
-        return Ok(());
-    }
-    let packages = "libdpdk-dev pkg-config libclang1-14 libclang-common-14-dev";
-    Err(Missing(format!("libdpdk is not installed (Debian: {packages})")))
 }
 
 fn step(what: &str, command: &mut Command) -> anyhow::Result<()> {

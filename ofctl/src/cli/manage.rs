@@ -86,13 +86,15 @@ pub(crate) enum BridgeCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PortCommand {
-    /// Create a vhost-user port
+    /// Create a port: of a guest (vhost-user), or of a network card (dpdk)
     Add(PortAdd),
     /// Remove a port
     #[command(visible_alias = "del")]
     Remove { bridge: String, name: String },
     /// List the ports, of one bridge or of all
     List { bridge: Option<String> },
+    /// All that is known of a port, and its network card's own counters
+    Get { bridge: String, name: String },
 }
 
 #[derive(Args, Debug)]
@@ -124,6 +126,27 @@ pub(crate) struct PortAdd {
     /// its tenant
     #[arg(long)]
     pub(crate) mac: Option<String>,
+    /// What is behind it; default: vhost-user
+    #[arg(long = "type", value_enum)]
+    pub(crate) kind: Option<Kind>,
+    /// The network card: a PCI address, or a virtual device of DPDK with its arguments
+    #[arg(long)]
+    pub(crate) devargs: Option<String>,
+    /// Receive queues of the card, at most 8; default: 1
+    #[arg(long)]
+    pub(crate) queues: Option<u16>,
+    /// MTU of the card in bytes; default: its own
+    #[arg(long)]
+    pub(crate) mtu: Option<u16>,
+    /// Whether the card takes frames for other stations; default: true
+    #[arg(long)]
+    pub(crate) promiscuous: Option<bool>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Kind {
+    VhostUser,
+    Dpdk,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

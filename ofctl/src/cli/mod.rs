@@ -10,8 +10,9 @@ use clap::{Args, Parser, Subcommand};
 
 pub(crate) use self::flow::FlowCommand;
 pub(crate) use self::manage::{
-    BridgeCommand, ControllerCommand, FdbCommand, ManageCommand, Mode, PmdCommand, PmdTraceCommand,
-    PortAdd, PortCommand, ProtectionCommand, SchedulerCommand, TenantCommand, Top, Trace,
+    BridgeCommand, ControllerCommand, FdbCommand, Kind, ManageCommand, Mode, PmdCommand,
+    PmdTraceCommand, PortAdd, PortCommand, ProtectionCommand, SchedulerCommand, TenantCommand, Top,
+    Trace,
 };
 
 /// Controls a running Tollgate switch.

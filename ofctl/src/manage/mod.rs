@@ -13,8 +13,8 @@ mod view;
 use serde_json::{Map, Value, json};
 
 use crate::cli::{
-    BridgeCommand, Cli, ControllerCommand, FdbCommand, ManageCommand, Mode, PmdCommand, PortAdd,
-    PortCommand, ProtectionCommand, SchedulerCommand, TenantCommand,
+    BridgeCommand, Cli, ControllerCommand, FdbCommand, Kind, ManageCommand, Mode, PmdCommand,
+    PortAdd, PortCommand, ProtectionCommand, SchedulerCommand, TenantCommand,
 };
 use crate::{output, rpc};
 
@@ -97,6 +97,9 @@ fn port(command: &PortCommand) -> Call {
             present([("bridge", bridge.clone().map(Value::from))]),
             view::ports,
         ),
+        PortCommand::Get { bridge, name } => {
+            Call::new("port_get", json!({ "bridge": bridge, "name": name }), view::port)
+        }
     }
 }
 
@@ -104,6 +107,10 @@ fn port_add(add: &PortAdd) -> Value {
     let mode = add.mode.map(|mode| match mode {
         Mode::Listen => "listen",
         Mode::Connect => "connect",
+    });
+    let kind = add.kind.map(|kind| match kind {
+        Kind::VhostUser => "vhost-user",
+        Kind::Dpdk => "dpdk",
     });
     let socket = add.socket.as_ref().map(|path| path.to_string_lossy().into_owned());
     present([
@@ -117,6 +124,11 @@ fn port_add(add: &PortAdd) -> Value {
         ("pmd", add.pmd.map(Value::from)),
         ("uplink", add.uplink.then_some(true.into())),
         ("mac", add.mac.clone().map(Value::from)),
+        ("type", kind.map(Value::from)),
+        ("devargs", add.devargs.clone().map(Value::from)),
+        ("queues", add.queues.map(Value::from)),
+        ("mtu", add.mtu.map(Value::from)),
+        ("promiscuous", add.promiscuous.map(Value::from)),
     ])
 }
 

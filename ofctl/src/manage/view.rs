@@ -47,7 +47,8 @@ pub(super) fn ports(result: &Value) -> String {
             text(port, "ofport"),
             text(port, "tenant"),
             text(port, "pmd"),
-            text(port, "mode"),
+            // A network card has none; what it is says as much.
+            text(port, if member(port, "mode").is_null() { "type" } else { "mode" }),
             state(port),
             items(member(port, "rings")).len().to_string(),
             text(port, "rx_packets"),
@@ -58,6 +59,28 @@ pub(super) fn ports(result: &Value) -> String {
         ]
     });
     table(&columns, rows.collect(), "no ports (ofctl port add BRIDGE NAME)")
+}
+
+/// Everything, name by name.
+pub(super) fn port(result: &Value) -> String {
+    let mut rows = Vec::new();
+    for (name, value) in members(result) {
+        match name.as_str() {
+            "drops" => rows.push(vec![name.clone(), drops(value)]),
+            "rings" => rows.push(vec![name.clone(), items(value).len().to_string()]),
+            "xstats" => {}
+            _ => rows.push(vec![name.clone(), plain(value)]),
+        }
+    }
+    let shown = table(&[("OF THE PORT", Left), ("VALUE", Left)], rows, "");
+    // A card has many counters, of which few have counted anything.
+    let counted = |(_, value): &(&String, &Value)| value.as_u64().is_some_and(|count| count > 0);
+    let xstats = members(member(result, "xstats")).filter(counted);
+    let xstats: Vec<_> = xstats.map(|(name, value)| vec![name.clone(), plain(value)]).collect();
+    if xstats.is_empty() {
+        return shown;
+    }
+    format!("{shown}\n{}", table(&[("OF THE CARD", Left), ("COUNT", Right)], xstats, ""))
 }
 
 fn state(port: &Value) -> String {

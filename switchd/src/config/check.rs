@@ -4,10 +4,11 @@ use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
+use tollgate_nic::NicError;
 use tollgate_packet::MacAddr;
 
 use super::locate::{KeyPath, Step};
-use super::{Config, FailMode, MAX_QUEUE_PAIRS, NOMINAL_TSC_HZ, PortConfig};
+use super::{Config, FailMode, MAX_QUEUE_PAIRS, NOMINAL_TSC_HZ, PortConfig, PortKind, PortMode};
 use crate::limits::{MAX_BRIDGES, MAX_CONTROLLERS, MAX_OFPORT, MAX_SOCKET_PATH_BYTES};
 use crate::names::{check_name, check_tenant_name};
 use crate::pipeline::limits::RULES_PER_TABLE;
@@ -31,6 +32,7 @@ pub(super) fn problems(config: &Config) -> Found {
     check_pmds(config, &mut found);
     check_scheduler(config, &mut found);
     check_sizes(config, &mut found);
+    check_dpdk(config, &mut found);
     check_tenants(config, &mut found);
     check_bridges(config, &mut found);
     check_ports(config, &mut found);
@@ -71,6 +73,19 @@ fn check_sizes(config: &Config, found: &mut Found) {
     }
     if let Some(nice) = config.slow_path.nice.filter(|nice| !NICE.contains(nice)) {
         found.push((path!("slow_path", "nice"), range(&NICE, &nice)));
+    }
+}
+
+fn check_dpdk(config: &Config, found: &mut Found) {
+    let Some(dpdk) = &config.dpdk else { return };
+    if !cfg!(feature = "dpdk") {
+        found.push((path!("dpdk"), NicError::NotBuilt.to_string()));
+    }
+    for (index, argument) in dpdk.eal_args.iter().enumerate() {
+        if argument.contains('\0') {
+            let message = "an argument cannot contain a zero byte".to_owned();
+            found.push((path!("dpdk", "eal_args", index), message));
+        }
     }
 }
 
@@ -150,7 +165,13 @@ fn check_port_values(config: &Config, port: &PortConfig, refuse: &mut impl FnMut
     if !(1..=MAX_QUEUE_PAIRS).contains(&port.queue_pairs) {
         refuse("queue_pairs", range(&(1..=MAX_QUEUE_PAIRS), &port.queue_pairs));
     }
-    if let Some(Err(message)) = port.mac.map(|mac| check_mac(mac, port.uplink)) {
+    if let Err((key, message)) = check_kind(port) {
+        refuse(key, message);
+    }
+    if port.kind == PortKind::Dpdk && cfg!(feature = "dpdk") && config.dpdk.is_none() {
+        refuse("type", NEEDS_DPDK.to_owned());
+    }
+    if let Some(Err(message)) = port.mac.map(|mac| check_mac(mac, port.is_uplink())) {
         refuse("mac", message);
     }
     if let Some(Err(message)) = port.tenant.as_deref().map(check_tenant_name) {
@@ -163,6 +184,61 @@ fn check_port_values(config: &Config, port: &PortConfig, refuse: &mut impl FnMut
     if let Some(pmd) = port.pmd.filter(|pmd| *pmd >= pmds) {
         refuse("pmd", format!("there is no PMD {pmd}: `pmd.cores` makes PMD 0 to {}", pmds - 1));
     }
+}
+
+/// Why a port of DPDK is refused where DPDK was not initialised.
+pub(crate) const NEEDS_DPDK: &str = "\"dpdk\" needs a section [dpdk] in the configuration file (with \
+                                     eal_args, or empty): DPDK is initialised at the start";
+
+/// Checks that a port has the keys of its type and no others.
+///
+/// # Errors
+/// The offending key, and what is wrong with it.
+pub fn check_kind(port: &PortConfig) -> Result<(), (&'static str, String)> {
+    let vhost_user = [
+        ("socket", port.socket.is_some()),
+        ("mode", port.mode != PortMode::default()),
+        ("queue_pairs", port.queue_pairs != 1),
+        ("mac", port.mac.is_some()),
+    ];
+    let dpdk = [
+        ("devargs", port.devargs.is_some()),
+        ("queues", port.queues.is_some()),
+        ("mtu", port.mtu.is_some()),
+        ("promiscuous", port.promiscuous.is_some()),
+    ];
+    let (others, kind) = match port.kind {
+        PortKind::VhostUser => (dpdk, PortKind::Dpdk),
+        PortKind::Dpdk => (vhost_user, PortKind::VhostUser),
+    };
+    if let Some((key, _)) = others.into_iter().find(|(_, is_set)| *is_set) {
+        let (kind, own) = (kind.as_str(), port.kind.as_str());
+        return Err((key, format!("only a port of type {kind:?} has it, and this is {own:?}")));
+    }
+    if port.kind == PortKind::VhostUser {
+        return Ok(());
+    }
+    if !cfg!(feature = "dpdk") {
+        return Err(("type", NicError::NotBuilt.to_string()));
+    }
+    if port.devargs.as_ref().is_none_or(|devargs| devargs.is_empty() || devargs.contains('\0')) {
+        let message = "must name the device: a PCI address as \"0000:3b:00.0\", or a virtual device \
+                       as \"net_af_packet0,iface=eth1\"";
+        return Err(("devargs", message.to_owned()));
+    }
+    let queues = 1..=tollgate_nic::limits::MAX_QUEUES;
+    if let Some(asked) = port.queues.filter(|asked| !queues.contains(asked)) {
+        return Err(("queues", range(&queues, &asked)));
+    }
+    if let Some(asked) = port.mtu.filter(|asked| !tollgate_nic::limits::MTU.contains(asked)) {
+        return Err(("mtu", range(&tollgate_nic::limits::MTU, &asked)));
+    }
+    if port.uplink == Some(false) {
+        let message = "a port of type \"dpdk\" is an uplink: what it receives is charged to the \
+                       tenants that it is for";
+        return Err(("uplink", message.to_owned()));
+    }
+    Ok(())
 }
 
 /// Checks that `mac` can be the address of the guest behind a port.

@@ -1,7 +1,7 @@
 //! The start-up configuration: one TOML file, described key by key in `examples/switchd.toml`.
 
 mod boost;
-mod check;
+pub(crate) mod check;
 mod load;
 mod locate;
 mod mac;
@@ -14,6 +14,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use tollgate_datapath::{DatapathConfig, PortSettings, TenantSettings};
+use tollgate_nic::DeviceConfig;
 use tollgate_packet::MacAddr;
 use tollgate_policy::limits::{COORDINATOR_CAP_CYCLES, COORDINATOR_PERIOD_US};
 use tollgate_policy::{Boost, Refill, RxOverrun, SchedulerConfig, Weight};
@@ -23,7 +24,7 @@ use crate::openflow::Target;
 use crate::pipeline::limits::RULES_PER_TABLE;
 use crate::pipeline::{Overflow, TableLimits};
 
-pub use check::{check_mac, check_socket_path};
+pub use check::{check_kind, check_mac, check_socket_path};
 pub use tollgate_vhost::limits::MAX_QUEUE_PAIRS;
 
 pub use refill::RefillKind;
@@ -42,6 +43,9 @@ pub struct Config {
     pub cache: CacheConfig,
     /// The thread that walks the tables for packets no cache knows.
     pub slow_path: SlowPathConfig,
+    /// DPDK, which is initialised at the start if there is this section.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dpdk: Option<DpdkConfig>,
     /// Tenants whose settings are not the default, by name.
     pub tenants: BTreeMap<String, TenantConfig>,
     /// Bridges that exist from the start.
@@ -112,6 +116,14 @@ pub struct SlowPathConfig {
     pub core: Option<usize>,
     /// Its nice value; the daemon's own when not given.
     pub nice: Option<i32>,
+}
+
+/// `[dpdk]`
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DpdkConfig {
+    /// Arguments of DPDK's environment (EAL), each a text of its own.
+    pub eal_args: Vec<String>,
 }
 
 /// `[tenants.NAME]`
@@ -232,6 +244,9 @@ pub struct PortConfig {
     pub bridge: String,
     /// Its name.
     pub name: String,
+    /// What is behind it.
+    #[serde(default, rename = "type")]
+    pub kind: PortKind,
     /// Path of its vhost-user socket; by default RUNDIR/vhost/NAME.
     #[serde(default)]
     pub socket: Option<PathBuf>,
@@ -251,19 +266,68 @@ pub struct PortConfig {
     #[serde(default)]
     pub pmd: Option<usize>,
     /// Whether it stands for a network card: packets from it are charged to the tenants that they
-    /// are for.
+    /// are for. A port of DPDK always does.
     #[serde(default)]
-    pub uplink: bool,
+    pub uplink: Option<bool>,
     /// The address of the guest behind it, by which packets from an uplink are known to be its
     /// tenant's before they are classified.
     #[serde(default, with = "mac", skip_serializing_if = "Option::is_none")]
     pub mac: Option<MacAddr>,
+    /// Of a port of DPDK: the device, a PCI address or a virtual device with its arguments.
+    #[serde(default)]
+    pub devargs: Option<String>,
+    /// Of a port of DPDK: its receive queues; by default 1.
+    #[serde(default)]
+    pub queues: Option<u16>,
+    /// Of a port of DPDK: its MTU in bytes; by default the device's own.
+    #[serde(default)]
+    pub mtu: Option<u16>,
+    /// Of a port of DPDK: whether it takes frames for other stations; by default it does.
+    #[serde(default)]
+    pub promiscuous: Option<bool>,
 }
 
 impl PortConfig {
+    /// Whether it stands for a network card.
+    pub fn is_uplink(&self) -> bool {
+        self.uplink.unwrap_or(self.kind == PortKind::Dpdk)
+    }
+
+    /// What is asked of its network card.
+    pub fn device(&self) -> DeviceConfig {
+        DeviceConfig {
+            devargs: self.devargs.clone().unwrap_or_default(),
+            queues: self.queues.unwrap_or(1),
+            mtu: self.mtu,
+            promiscuous: self.promiscuous.unwrap_or(true),
+        }
+    }
+
     /// For the datapath.
     pub fn settings(&self) -> PortSettings {
-        PortSettings { pmd: self.pmd, uplink: self.uplink, mac: self.mac }
+        PortSettings { pmd: self.pmd, uplink: self.is_uplink(), mac: self.mac }
+    }
+}
+
+/// What is behind a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub enum PortKind {
+    /// A guest.
+    #[default]
+    #[serde(rename = "vhost-user")]
+    VhostUser,
+    /// A network card, or what DPDK makes one of.
+    #[serde(rename = "dpdk")]
+    Dpdk,
+}
+
+impl PortKind {
+    /// As written in the configuration and in JSON-RPC.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::VhostUser => "vhost-user",
+            Self::Dpdk => "dpdk",
+        }
     }
 }
 

@@ -1,9 +1,11 @@
 //! Why the switch refuses an order.
 
 use tollgate_datapath::ControlError;
+use tollgate_nic::NicError;
 use tollgate_policy::ConfigError;
 use tollgate_vhost::SocketError;
 
+use crate::config::check::NEEDS_DPDK;
 use crate::limits::{MAX_BRIDGES, MAX_CONTROLLERS, MAX_OFPORT};
 use crate::openflow::ListenError;
 use crate::pipeline::{BridgeError, TraceError};
@@ -72,6 +74,12 @@ pub enum Refusal {
     /// The port's socket.
     #[error("socket {0}")]
     Socket(#[from] SocketError),
+    /// The port's network card.
+    #[error(transparent)]
+    Nic(#[from] NicError),
+    /// DPDK was not initialised.
+    #[error("type: {NEEDS_DPDK}")]
+    NoDpdk,
     /// The bridge's socket.
     #[error(transparent)]
     RunDir(#[from] RunDirError),

@@ -1,4 +1,4 @@
-//! Tells controllers of guests that come and go: their port's link is up or down then.
+//! Tells controllers of guests that come and go, and of cables: their port's link is up or down then.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -40,7 +40,7 @@ impl LinkWatch {
 
     fn up(&self) -> Up {
         let registry = self.registry.read().unwrap_or_else(PoisonError::into_inner);
-        let up = registry.ports.iter().filter(|(_, port)| port.status.is_connected());
+        let up = registry.ports.iter().filter(|(_, port)| port.attachment.is_up());
         up.filter_map(|(name, port)| {
             let bridge = registry.bridges.get(&port.bridge)?;
             Some((name.clone(), bridge.id))

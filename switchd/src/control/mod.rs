@@ -1,6 +1,7 @@
 //! The running switch as its operators see it: bridges, ports and tenants by name, over a datapath
 //! and a pipeline that know numbers only.
 
+mod attachment;
 mod bridges;
 mod controllers;
 mod error;
@@ -17,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 
 use tokio::task::AbortHandle;
 use tollgate_datapath::Datapath;
-use tollgate_vhost::PortSocket;
+use tollgate_nic::Eal;
 
 use crate::config::Config;
 use crate::identity::HostIdentity;
@@ -25,6 +26,7 @@ use crate::openflow::EventHub;
 use crate::pipeline::Pipeline;
 use crate::rundir::RunDir;
 
+pub use attachment::{AttachmentSummary, CardSummary};
 pub use bridges::BridgeSummary;
 pub use error::Refusal;
 pub use insight::MegaflowSummary;
@@ -33,7 +35,7 @@ pub use scheduler::SchedulerChange;
 pub use tenants::{TenantChange, TenantSummary};
 
 use links::LinkWatch;
-use registry::Registry;
+use registry::{PortEntry, Registry};
 
 /// At shutdown: enough that slow ones do not add up, few enough to be had at once.
 const SESSIONS_ENDED_AT_ONCE: usize = 16;
@@ -47,6 +49,8 @@ pub struct Switch {
     /// Where the pipeline's events go.
     events: Arc<EventHub>,
     run_dir: RunDir,
+    /// DPDK, if it was initialised.
+    eal: Option<Eal>,
     host: HostIdentity,
     /// Where the OpenFlow servers run.
     runtime: tokio::runtime::Handle,
@@ -71,6 +75,7 @@ impl Switch {
         pipeline: Arc<Pipeline>,
         events: Arc<EventHub>,
         run_dir: RunDir,
+        eal: Option<Eal>,
         runtime: tokio::runtime::Handle,
     ) -> Self {
         let registry = Arc::<RwLock<Registry>>::default();
@@ -85,6 +90,7 @@ impl Switch {
             pipeline,
             events,
             run_dir,
+            eal,
             host: HostIdentity::of_this_host(),
             runtime,
             change: Mutex::new(Change { closed: false }),
@@ -126,7 +132,7 @@ impl Switch {
         self.links.abort();
         let registry = std::mem::take(&mut *self.registry_mut());
         drop(registry.bridges);
-        end_sessions(registry.ports.into_values().map(|port| port.socket).collect());
+        end_ports(&self.datapath, registry.ports.into_values().collect());
     }
 
     /// Switches the gate on the running PMDs and in the slow path.
@@ -174,13 +180,13 @@ impl Switch {
     }
 }
 
-/// Ends the sessions of many ports, several at a time: each may wait for its PMD and its frontend.
-fn end_sessions(sockets: Vec<PortSocket>) {
-    let sockets = Mutex::new(sockets);
-    let end_next = || sockets.lock().unwrap_or_else(PoisonError::into_inner).pop();
+/// Ends what is behind many ports, several at a time: each may wait for its PMD and its frontend.
+fn end_ports(datapath: &Datapath, ports: Vec<PortEntry>) {
+    let ports = Mutex::new(ports);
+    let end_next = || ports.lock().unwrap_or_else(PoisonError::into_inner).pop();
     let end_all = || {
-        while let Some(socket) = end_next() {
-            socket.shutdown();
+        while let Some(port) = end_next() {
+            port.attachment.end(datapath, &port.handle);
         }
     };
     std::thread::scope(|scope| {

@@ -101,14 +101,14 @@ impl Bridge for OpenFlowBridge {
         let config = |ofport| config.iter().find(|p| p.ofport == ofport).map_or(0, |p| p.config);
         self.by_number(|name, port| PortDesc {
             config: config(port.ofport),
-            ..self.describe(name, port.ofport, port.status.is_connected())
+            ..self.describe(name, port.ofport, port.attachment.is_up())
         })
     }
 
     fn port_desc(&self, port: &PortInfo) -> PortDesc {
         let registry = self.registry();
         let entry = registry.ports.get(&port.name).filter(|entry| entry.bridge == self.name);
-        let up = entry.is_some_and(|entry| entry.status.is_connected());
+        let up = entry.is_some_and(|entry| entry.attachment.is_up());
         PortDesc { config: port.config, ..self.describe(&port.name, port.ofport, up) }
     }
 

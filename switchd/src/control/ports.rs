@@ -1,16 +1,14 @@
-//! vhost-user ports: a socket, a place in the datapath, a number on a bridge, a tenant.
+//! Ports: a guest's socket or a network card, a place in the datapath, a number on a bridge, a tenant.
 
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Instant;
 
 use tollgate_datapath::{PortHandle, PortSnapshot};
 use tollgate_packet::MacAddr;
-use tollgate_vhost::{PortSocket, PortStatus, SessionConfig, SocketMode};
 
-use super::registry::PortEntry;
+use super::attachment::AttachmentSummary;
+use super::registry::{PortEntry, Registry};
 use super::{Refusal, Switch};
-use crate::config::{PortConfig, PortMode};
+use crate::config::PortConfig;
 use crate::pipeline::PortInfo;
 
 /// A port and its counters.
@@ -26,18 +24,12 @@ pub struct PortSummary {
     pub tenant: String,
     /// The PMD that polls it.
     pub pmd: usize,
-    /// Its socket.
-    pub socket: PathBuf,
-    /// Who listens on the socket.
-    pub mode: PortMode,
-    /// Most queue pairs.
-    pub queue_pairs: u16,
+    /// What is behind it.
+    pub attachment: AttachmentSummary,
     /// Whether it stands for a network card.
     pub uplink: bool,
     /// The configured address of the guest behind it.
     pub mac: Option<MacAddr>,
-    /// Its connection and rings.
-    pub status: Arc<PortStatus>,
     /// Its counters.
     pub counters: PortSnapshot,
 }
@@ -103,25 +95,16 @@ impl Switch {
     ) -> Result<PortEntry, Refusal> {
         let bridge = self.registry().bridges.get(&port.bridge).map(|bridge| bridge.id);
         let bridge = bridge.ok_or_else(|| Refusal::unknown("bridge", &port.bridge))?;
-        let path = port.socket.clone().unwrap_or_else(|| self.run_dir.vhost_socket(&port.name));
-        let host = self.datapath.ring_host(handle.index)?;
-        let status = Arc::new(PortStatus::new());
-        let mode = match port.mode {
-            PortMode::Listen => SocketMode::Listen,
-            PortMode::Connect => SocketMode::Connect,
-        };
-        let config = SessionConfig { name: port.name.clone(), queue_pairs_max: port.queue_pairs };
         let info = PortInfo {
             name: port.name.clone(),
             ofport,
             index: handle.index,
             tenant: tenant_index,
-            uplink: port.uplink,
+            uplink: port.is_uplink(),
             config: 0,
         };
         self.pipeline.port_attach(bridge, info)?;
-        let socket = PortSocket::spawn(&path, mode, config, host, Arc::clone(&status));
-        let socket = socket.inspect_err(|_| {
+        let attachment = self.attachment(port, &handle).inspect_err(|_| {
             // It was attached a moment ago.
             let _ = self.pipeline.port_detach(handle.index);
         })?;
@@ -129,40 +112,26 @@ impl Switch {
             bridge: port.bridge.clone(),
             ofport,
             tenant: tenant.to_owned(),
-            path,
-            mode: port.mode,
-            queue_pairs: port.queue_pairs,
-            uplink: port.uplink,
+            attachment,
+            uplink: port.is_uplink(),
             mac: port.mac,
             handle,
-            status,
-            socket,
             added: Instant::now(),
         })
     }
 
-    /// Ends a port's session and removes it.
+    /// Ends a port's session, or lets go of its network card, and removes it.
     ///
     /// # Errors
     /// When there is none of that name on that bridge.
     pub fn port_remove(&self, bridge: &str, name: &str) -> Result<(), Refusal> {
         let _change = self.change()?;
-        {
-            let registry = self.registry();
-            if !registry.bridges.contains_key(bridge) {
-                return Err(Refusal::unknown("bridge", bridge));
-            }
-            let port = registry.ports.get(name).ok_or_else(|| Refusal::unknown("port", name))?;
-            if port.bridge != bridge {
-                let (port, bridge) = (name.to_owned(), port.bridge.clone());
-                return Err(Refusal::OnOtherBridge { port, bridge });
-            }
-        }
+        find(&self.registry(), bridge, name)?;
         // Out of sight first; then nothing outputs to it, then nothing comes from it.
         let removed = self.registry_mut().ports.remove(name);
         let port = removed.ok_or_else(|| Refusal::unknown("port", name))?;
         self.pipeline.port_detach(port.handle.index)?;
-        port.socket.shutdown();
+        port.attachment.end(&self.datapath, &port.handle);
         self.forget_in_datapath(name, &port.handle);
         self.forget_unused_tenant(&port.tenant);
         Ok(())
@@ -184,11 +153,38 @@ impl Switch {
         Ok(listed.map(|(name, port)| summary(name, port)).collect())
     }
 
+    /// One port, and its network card's own counters if it has one.
+    ///
+    /// # Errors
+    /// When there is none of that name on that bridge.
+    pub fn port(
+        &self,
+        bridge: &str,
+        name: &str,
+    ) -> Result<(PortSummary, Vec<(String, u64)>), Refusal> {
+        let registry = self.registry();
+        let port = find(&registry, bridge, name)?;
+        Ok((summary(name, port), port.attachment.xstats()))
+    }
+
     fn forget_in_datapath(&self, name: &str, handle: &PortHandle) {
         if let Err(error) = self.datapath.port_remove(handle.index) {
             tracing::warn!(port = name, %error, "the datapath cannot forget a port");
         }
     }
+}
+
+/// The port of that name on that bridge.
+fn find<'a>(registry: &'a Registry, bridge: &str, name: &str) -> Result<&'a PortEntry, Refusal> {
+    if !registry.bridges.contains_key(bridge) {
+        return Err(Refusal::unknown("bridge", bridge));
+    }
+    let port = registry.ports.get(name).ok_or_else(|| Refusal::unknown("port", name))?;
+    if port.bridge != bridge {
+        let (port, bridge) = (name.to_owned(), port.bridge.clone());
+        return Err(Refusal::OnOtherBridge { port, bridge });
+    }
+    Ok(port)
 }
 
 fn summary(name: &str, port: &PortEntry) -> PortSummary {
@@ -198,12 +194,9 @@ fn summary(name: &str, port: &PortEntry) -> PortSummary {
         ofport: port.ofport,
         tenant: port.tenant.clone(),
         pmd: port.handle.pmd,
-        socket: port.path.clone(),
-        mode: port.mode,
-        queue_pairs: port.queue_pairs,
+        attachment: port.attachment.summary(),
         uplink: port.uplink,
         mac: port.mac,
-        status: Arc::clone(&port.status),
         counters: port.handle.counters(),
     }
 }

@@ -1,16 +1,14 @@
 //! What is there, by name.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Instant;
 
 use tollgate_datapath::{PortHandle, TenantSettings};
 use tollgate_packet::MacAddr;
 use tollgate_policy::TenantIndex;
-use tollgate_vhost::{PortSocket, PortStatus};
 
-use crate::config::{PortMode, SchedulerSection};
+use super::attachment::Attachment;
+use crate::config::SchedulerSection;
 use crate::limits::MAX_OFPORT;
 use crate::openflow::BridgeServer;
 use crate::pipeline::BridgeId;
@@ -36,14 +34,10 @@ pub(super) struct PortEntry {
     pub(super) bridge: String,
     pub(super) ofport: u32,
     pub(super) tenant: String,
-    pub(super) path: PathBuf,
-    pub(super) mode: PortMode,
-    pub(super) queue_pairs: u16,
+    pub(super) attachment: Attachment,
     pub(super) uplink: bool,
     pub(super) mac: Option<MacAddr>,
     pub(super) handle: PortHandle,
-    pub(super) status: Arc<PortStatus>,
-    pub(super) socket: PortSocket,
     pub(super) added: Instant,
 }
 

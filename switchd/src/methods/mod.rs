@@ -41,6 +41,7 @@ const METHODS: &[Method] = &[
     Method { name: "pmd_trace_read", call: recordings::read },
     Method { name: "pmd_trace_start", call: recordings::start },
     Method { name: "port_add", call: ports::add },
+    Method { name: "port_get", call: ports::get },
     Method { name: "port_list", call: ports::list },
     Method { name: "port_remove", call: ports::remove },
     Method { name: "protection_get", call: tenants::protection_get },

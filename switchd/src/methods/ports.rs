@@ -3,11 +3,15 @@
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
+use tollgate_nic::limits::{MAX_QUEUES, MTU};
 use tollgate_packet::MacAddr;
+use tollgate_vhost::PortStatus;
 
 use super::{Outcome, done};
-use crate::config::{MAX_QUEUE_PAIRS, PortConfig, PortMode, check_mac, check_socket_path};
-use crate::control::{PortSummary, Switch};
+use crate::config::{
+    MAX_QUEUE_PAIRS, PortConfig, PortKind, PortMode, check_kind, check_mac, check_socket_path,
+};
+use crate::control::{AttachmentSummary, CardSummary, PortSummary, Switch};
 use crate::limits::MAX_OFPORT;
 use crate::names::{check_name, check_tenant_name};
 use crate::rpc::{Params, RpcError, refused_value};
@@ -40,14 +44,36 @@ fn new_port(switch: &Switch, params: &mut Params) -> Result<PortConfig, RpcError
     let queue_pairs = params.optional_integer("queue_pairs", 1..=MAX_QUEUE_PAIRS)?.unwrap_or(1);
     let last_pmd = switch.datapath().pmd_count().saturating_sub(1) as u64;
     let pmd = params.optional_integer("pmd", 0..=last_pmd)?.map(|pmd| pmd as usize);
-    let uplink = params.optional_boolean("uplink")?.unwrap_or(false);
+    let uplink = params.optional_boolean("uplink")?;
     let mac = params.optional_text("mac")?.map(|text| text.parse::<MacAddr>()).transpose();
     let mac = mac.map_err(|reason| refused_value("mac", reason))?;
     if let Some(mac) = mac {
-        check_mac(mac, uplink).map_err(|reason| refused_value("mac", reason))?;
+        check_mac(mac, uplink == Some(true)).map_err(|reason| refused_value("mac", reason))?;
     }
-    let socket = socket.map(Into::into);
-    Ok(PortConfig { bridge, name, socket, mode, tenant, ofport, queue_pairs, pmd, uplink, mac })
+    let kind = match params.optional_text("type")?.as_deref() {
+        None | Some("vhost-user") => PortKind::VhostUser,
+        Some("dpdk") => PortKind::Dpdk,
+        Some(_) => return Err(refused_value("type", "must be \"vhost-user\" or \"dpdk\"")),
+    };
+    let port = PortConfig {
+        bridge,
+        name,
+        kind,
+        socket: socket.map(Into::into),
+        mode,
+        tenant,
+        ofport,
+        queue_pairs,
+        pmd,
+        uplink,
+        mac,
+        devargs: params.optional_text("devargs")?,
+        queues: params.optional_integer("queues", 1..=MAX_QUEUES)?,
+        mtu: params.optional_integer("mtu", MTU)?,
+        promiscuous: params.optional_boolean("promiscuous")?,
+    };
+    check_kind(&port).map_err(|(key, reason)| refused_value(key, reason))?;
+    Ok(port)
 }
 
 pub(super) fn remove(switch: &Switch, mut params: Params) -> Outcome {
@@ -58,6 +84,19 @@ pub(super) fn remove(switch: &Switch, mut params: Params) -> Outcome {
     done()
 }
 
+pub(super) fn get(switch: &Switch, mut params: Params) -> Outcome {
+    let bridge = params.text("bridge")?;
+    let name = params.text("name")?;
+    params.finish()?;
+    let (port, xstats) = switch.port(&bridge, &name)?;
+    let mut described = members(describe(&port));
+    if !xstats.is_empty() {
+        let xstats = xstats.into_iter().map(|(name, value)| (name, value.into()));
+        described.insert("xstats".to_owned(), Value::Object(xstats.collect()));
+    }
+    Ok(described.into())
+}
+
 pub(super) fn list(switch: &Switch, mut params: Params) -> Outcome {
     let bridge = params.optional_text("bridge")?;
     params.finish()?;
@@ -65,34 +104,31 @@ pub(super) fn list(switch: &Switch, mut params: Params) -> Outcome {
 }
 
 fn describe(port: &PortSummary) -> Value {
+    let mut described = common(port);
+    let of_its_kind = match &port.attachment {
+        AttachmentSummary::Guest { socket, mode, queue_pairs, status } => {
+            guest(port, &socket.to_string_lossy(), *mode, *queue_pairs, status)
+        }
+        AttachmentSummary::Card(card) => describe_card(card),
+    };
+    described.extend(of_its_kind);
+    described.into()
+}
+
+fn common(port: &PortSummary) -> Map<String, Value> {
     let counters = &port.counters;
-    let rings = rings(port);
-    let quarantined = rings.iter().find_map(|ring| ring["fault"].as_str().map(str::to_owned));
     let drops: Map<String, Value> = counters
         .drops
         .iter()
         .map(|(reason, count)| (reason.as_str().to_owned(), (*count).into()))
         .collect();
-    json!({
+    members(json!({
         "bridge": port.bridge,
         "name": port.name,
         "ofport": port.ofport,
         "tenant": port.tenant,
         "pmd": port.pmd,
-        "socket": port.socket.to_string_lossy(),
-        "mode": port.mode.as_str(),
-        "queue_pairs": port.queue_pairs,
         "uplink": port.uplink,
-        "mac": port.mac.map(|mac| mac.to_string()),
-        "connected": port.status.is_connected(),
-        "state": state(port, quarantined.is_some()),
-        "error": quarantined.or_else(|| port.status.last_error()),
-        "rings": rings,
-        "features": port.status.features().names(),
-        "memory_regions": port.status.memory_regions(),
-        "sessions": port.status.sessions(),
-        "session_errors": port.status.session_errors(),
-        "quarantines": port.status.quarantines(),
         "rx_packets": counters.rx_packets,
         "rx_bytes": counters.rx_bytes,
         "tx_packets": counters.tx_packets,
@@ -104,15 +140,66 @@ fn describe(port: &PortSummary) -> Value {
         "injected": counters.injected,
         "queued": counters.queued,
         "consumed": counters.consumed,
-    })
+    }))
 }
 
-fn state(port: &PortSummary, quarantined: bool) -> &'static str {
-    if !port.status.is_connected() {
+fn guest(
+    port: &PortSummary,
+    socket: &str,
+    mode: PortMode,
+    queue_pairs: u16,
+    status: &PortStatus,
+) -> Map<String, Value> {
+    let rings = rings(status);
+    let quarantined = rings.iter().find_map(|ring| ring["fault"].as_str().map(str::to_owned));
+    members(json!({
+        "type": PortKind::VhostUser.as_str(),
+        "socket": socket,
+        "mode": mode.as_str(),
+        "queue_pairs": queue_pairs,
+        "mac": port.mac.map(|mac| mac.to_string()),
+        "connected": status.is_connected(),
+        "state": state(status, quarantined.is_some()),
+        "error": quarantined.or_else(|| status.last_error()),
+        "rings": rings,
+        "features": status.features().names(),
+        "memory_regions": status.memory_regions(),
+        "sessions": status.sessions(),
+        "session_errors": status.session_errors(),
+        "quarantines": status.quarantines(),
+    }))
+}
+
+fn describe_card(card: &CardSummary) -> Map<String, Value> {
+    members(json!({
+        "type": PortKind::Dpdk.as_str(),
+        "devargs": card.devargs,
+        "driver": card.driver,
+        "queues": card.queues,
+        "mtu": card.mtu,
+        "promiscuous": card.promiscuous,
+        "mac": card.mac.map(|mac| mac.to_string()),
+        "connected": card.link.is_up,
+        "state": if card.link.is_up { "up" } else { "down" },
+        "speed_mbps": card.link.speed_mbps,
+        "full_duplex": card.link.is_full_duplex,
+        "mbufs_in_use": card.mbufs_in_use,
+    }))
+}
+
+fn members(object: Value) -> Map<String, Value> {
+    match object {
+        Value::Object(members) => members,
+        _ => Map::new(),
+    }
+}
+
+fn state(status: &PortStatus, quarantined: bool) -> &'static str {
+    if !status.is_connected() {
         "disconnected"
     } else if quarantined {
         "quarantined"
-    } else if port.status.rings_started().is_empty() {
+    } else if status.rings_started().is_empty() {
         "connected"
     } else {
         "running"
@@ -120,11 +207,11 @@ fn state(port: &PortSummary, quarantined: bool) -> &'static str {
 }
 
 /// The rings that run or are quarantined.
-fn rings(port: &PortSummary) -> Vec<Value> {
+fn rings(status: &PortStatus) -> Vec<Value> {
     (0..MAX_QUEUE_PAIRS * 2)
         .filter_map(|index| {
-            let started = port.status.is_started(index);
-            let fault = port.status.fault(index);
+            let started = status.is_started(index);
+            let fault = status.fault(index);
             (started || fault.is_some()).then(|| {
                 json!({
                     "index": index,
