@@ -182,3 +182,85 @@ impl Outlet {
         }
     }
 }
+
+#[cfg(all(test, feature = "dpdk"))]
+mod tests {
+    use std::sync::OnceLock;
+
+    use tollgate_nic::{Device, DeviceConfig, Eal, Queues};
+    use tollgate_packet::{FlowKey, FlowMask, FlowMatch, PortIndex};
+    use tollgate_policy::TenantIndex;
+
+    use super::*;
+    use crate::control::DatapathConfig;
+    use crate::mail::{Discard, Mail};
+    use crate::megaflow::{Megaflow, MegaflowStats, Op};
+    use crate::pmd::bench::{add_port, pmd};
+    use crate::settings::PortSettings;
+
+    const FROM: u16 = 1;
+    const TO: u16 = 2;
+
+    fn open(name: &str) -> (Device, Queues) {
+        static EAL: OnceLock<Eal> = OnceLock::new();
+        let arguments = ["--no-huge", "-m", "128", "--no-pci", "--no-telemetry", "--no-shconf"];
+        let arguments = arguments.into_iter().chain(["--log-level=1", "--lcores=0@0"]);
+        let arguments: Vec<String> = arguments.map(str::to_owned).collect();
+        let eal = *EAL.get_or_init(|| Eal::init(&arguments).unwrap());
+        let devargs = name.to_owned();
+        Device::open(eal, &DeviceConfig { devargs, queues: 1, mtu: None, promiscuous: true })
+            .unwrap()
+    }
+
+    /// Of a frame from one card to another, the mbufs that each has out when the turn is over: its own,
+    /// if that has gone along, or one that it was copied to.
+    fn out_after(ops: &[Op]) -> (u32, u32) {
+        let config =
+            DatapathConfig { megaflows_max: 64, exact_entries: 64, ..DatapathConfig::default() };
+        let mut pmd = pmd(&config).0;
+        pmd.accounts.start();
+        let settings = PortSettings { uplink: true, ..PortSettings::default() };
+        [FROM, TO].into_iter().for_each(|port| add_port(&mut pmd, port, &settings));
+        let (from, mut from_queues) = open("net_ring_a");
+        let (to, to_queues) = open("net_ring_b");
+        let at_rest = (from.mbufs_in_use(), to.mbufs_in_use());
+        // The card gives back what it is sent.
+        let tx = from_queues.tx.as_mut().unwrap();
+        tx.deliver(&[7; 300], &[]).unwrap();
+        tx.flush();
+        for (port, queues) in [(FROM, from_queues), (TO, to_queues)] {
+            pmd.carry_out(Mail::QueuesStart(PortIndex(port), Box::new(queues)));
+        }
+        let key = FlowKey { in_port: FROM.into(), ..FlowKey::default() };
+        let mask = FlowMask(FlowKey { in_port: u32::MAX, ..FlowKey::default() });
+        pmd.cache.install(Arc::new(Megaflow {
+            matcher: FlowMatch::new(&key, mask),
+            ops: ops.into(),
+            meters: Box::default(),
+            drop_reason: DropReason::RuleDrop,
+            owner: TenantIndex(FROM),
+            generation: 1,
+            stats: MegaflowStats::default(),
+        }));
+        pmd.look_around(pmd.accounts.last_tsc());
+        assert!(pmd.take_received());
+        let out = (from.mbufs_in_use() - at_rest.0, to.mbufs_in_use() - at_rest.1);
+        for (port, card) in [(TO, to), (FROM, from)] {
+            let stop = Mail::QueuesStop(PortIndex(port), Box::default());
+            let Some(Discard::Queues(queues)) = pmd.carry_out(stop) else { panic!("queues") };
+            card.close(*queues);
+        }
+        out
+    }
+
+    #[test]
+    fn a_buffer_goes_along_only_if_nothing_else_is_made_of_its_packet() {
+        let to_card = Op::Output(PortIndex(TO));
+        let elsewhere = Op::Output(PortIndex(900));
+        assert_eq!(out_after(&[to_card]), (1, 0), "it goes along");
+        assert_eq!(out_after(&[to_card, elsewhere]), (0, 1), "a copy, and another");
+        assert_eq!(out_after(&[elsewhere, to_card]), (0, 1), "the same");
+        assert_eq!(out_after(&[to_card, Op::Punt]), (0, 1), "the controller's is made later");
+        assert_eq!(out_after(&[Op::Punt, to_card]), (0, 1), "the same");
+    }
+}
