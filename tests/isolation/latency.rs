@@ -15,6 +15,9 @@ const ADVERSARIES: u16 = 16;
 /// Copies of an adversary's every frame: in a debug build dearer than a quantum, in any build dear.
 const DEAR_COPIES: usize = 16;
 
+/// How often it is tried again on a machine that takes the core away.
+const QUIET_ATTEMPTS: usize = 5;
+
 /// Waits are within what the histograms of tasks and turns promise; without protection they are not.
 pub(crate) fn tail() -> anyhow::Result<()> {
     let mut scene = Scene::new("")?;
@@ -34,8 +37,17 @@ pub(crate) fn tail() -> anyhow::Result<()> {
     scene.protect(false)?;
     let off = one_by_one(&mut scene, 100)?.of("victim").waits;
     scene.protect(true)?;
-    let on = one_by_one(&mut scene, 400)?;
-    let (bound, waits) = (on.wait_bound(), on.of("victim").waits);
+    let (mut on, mut bound) = (Books::default(), 0);
+    for _ in 0..QUIET_ATTEMPTS {
+        on = one_by_one(&mut scene, 400)?;
+        bound = on.wait_bound();
+        // Who waits for a core that others have taken waits for nobody's task.
+        let is_quiet = on.stolen * 10 < on.elapsed;
+        if is_quiet || on.of("victim").waits.share_above(bound) <= 0.01 {
+            break;
+        }
+    }
+    let waits = on.of("victim").waits;
     ensure!(waits.count() >= 200, "the victim was not funded: {on:?}");
     ensure!(waits.share_above(bound) <= 0.01, "waits go beyond {bound}: {on:?}");
     ensure!(off.share_above(bound) > 0.5, "nothing to protect from: over {bound}: {off:?}");
